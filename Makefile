@@ -1,0 +1,43 @@
+# Every target sets itself up from nothing: python3 (3.11 or newer) and make are all a machine needs.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+# Two workers compile in parallel; more only compete for the two cores CI has.
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test reproduce docs bench clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup: $(READY)  ## virtual environment in .venv with the versions of constraints.txt
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "igr needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": call make with PYTHON=/path/to/python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "could not make a virtual environment with $(PYTHON): install its venv module (Debian: python3-venv) or name another one with PYTHON="; exit 2; }
+	@echo "installing igr and its tools into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+check: $(READY)  ## formatter, linter and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+test: check  ## check, then tests, doctests and the README's code
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+reproduce: $(READY)  ## run the laboratory at quick scale and say where the figures are
+	$(BIN)/igr reproduce --scale quick
+
+docs: $(READY)  ## build the documentation site into site/
+	$(BIN)/mkdocs build --strict
+
+bench: $(READY)  ## cost of the penalty and of the modified equation, as ratios
+	$(BIN)/python benchmarks/penalty.py
+	$(BIN)/python benchmarks/orders.py
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) site dist .pytest_cache .ruff_cache

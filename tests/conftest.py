@@ -1,0 +1,15 @@
+"""Float64, strict promotion, and random keys from one fixture: the tests state mathematics, not luck."""
+
+import jax
+import pytest
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def getkey():
+    """A function that gives a new key at each call, the same sequence in every run."""
+    keys = iter(jax.random.split(jax.random.key(2009_11162), 1000))
+    return lambda: next(keys)
