@@ -1,0 +1,157 @@
+"""Configurations: frozen dataclasses that check themselves, travel as JSON and have a stable name.
+
+A configuration is everything that decides a result, and nothing else: the same configuration is the same unit of work
+in every process, on every machine. Command-line flags are made from the fields, so no flag can be parsed and forgotten.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be meant, in one sentence."""
+
+
+class Scale(StrEnum):
+    """How much to compute: `smoke` shows that it runs, `quick` fits a laptop, `paper` is what the paper did.
+
+    >>> Scale("quick").value
+    'quick'
+    """
+
+    SMOKE = "smoke"
+    QUICK = "quick"
+    PAPER = "paper"
+
+
+def option(help: str, default: Any = dataclasses.MISSING, **field: Any) -> Any:
+    """A field with its help text, which is also the help of its command-line flag."""
+    return dataclasses.field(default=default, metadata={"help": help}, **field)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Base of all configurations: values coerced to the annotated types, checked, hashed and written as JSON.
+
+    Subclasses are frozen dataclasses of plain values (bool, int, float, str, enumerations, tuples and optionals of
+    these) and put their own rules into `check`, raising `ConfigError` with one sentence. A float given as an integer
+    or as a NumPy number becomes a float, so equal meanings have equal hashes.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Descent(Config):
+    ...     learning_rate: float = 0.1
+    ...     seed: int = 0
+    ...     def check(self):
+    ...         if self.learning_rate <= 0:
+    ...             raise ConfigError(f"learning_rate must be positive, and it is {self.learning_rate}.")
+    >>> Descent(1).digest() == Descent(learning_rate=1.0).digest() != Descent(2).digest()
+    True
+    >>> Descent.from_json(Descent(0.5).to_json())
+    Descent(learning_rate=0.5, seed=0)
+    >>> Descent(-1)
+    Traceback (most recent call last):
+    igr.lab.config.ConfigError: learning_rate must be positive, and it is -1.0.
+    """
+
+    _kinds: ClassVar[dict[str, type["Config"]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any):
+        """Remember the class under its name, by which a stored configuration is read back."""
+        super().__init_subclass__(**kwargs)
+        Config._kinds[cls.__name__] = cls
+
+    def __post_init__(self):
+        hints = get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            value = _coerce(getattr(self, field.name), hints[field.name], field.name)
+            object.__setattr__(self, field.name, value)
+        self.check()
+
+    def check(self) -> None:
+        """Raise `ConfigError` where the values cannot be meant."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The configuration with these values; missing fields take their defaults, unknown ones are refused."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in values:
+            if name not in known:
+                raise ConfigError(f"{cls.__name__} has no field {name!r}; it has {', '.join(known)}.")
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise ConfigError(f"{cls.__name__} cannot be made from {sorted(values)}: {error}.") from None
+
+    def to_json(self) -> str:
+        """Canonical JSON: the class's name and its fields in sorted order, floats as their shortest exact decimal."""
+        return json.dumps({"kind": type(self).__name__, **self.to_dict()}, sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> "Config":
+        """The inverse of `to_json`; the class must have been imported."""
+        values = json.loads(text)
+        kind = values.pop("kind", None)
+        if kind not in Config._kinds:
+            raise ConfigError(f"No configuration of kind {kind!r} is known here.")
+        return Config._kinds[kind].from_dict(values)
+
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON: equal in every process, and independent of the order of the fields."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, checked again."""
+        return dataclasses.replace(self, **changes)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, StrEnum):
+        return value.value
+    return value.to_dict() if isinstance(value, Config) else value
+
+
+def _coerce(value: Any, hint: Any, name: str) -> Any:
+    """The value as the annotated type, or one sentence that names the field."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in inner:
+            return None
+        return _coerce(value, next(kind for kind in inner if kind is not type(None)), name)
+    if origin is tuple:
+        if isinstance(value, str) or not hasattr(value, "__iter__"):
+            raise ConfigError(f"{name} must be a sequence, and it is {value!r}.")
+        items = tuple(value)
+        hints = (inner[0],) * len(items) if len(inner) == 2 and inner[1] is Ellipsis else inner
+        if len(hints) != len(items):
+            raise ConfigError(f"{name} must have {len(hints)} values, and it has {len(items)}.")
+        return tuple(_coerce(item, kind, name) for item, kind in zip(items, hints, strict=True))
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()  # a NumPy or JAX number
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        if value not in list(hint):
+            raise ConfigError(f"{name} must be one of {', '.join(hint)}, and it is {value!r}.")
+        return hint(value)
+    if isinstance(hint, type) and issubclass(hint, Config):
+        value = hint.from_dict(value) if isinstance(value, Mapping) else value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if hint is int and isinstance(value, bool):
+        raise ConfigError(f"{name} must be an integer, and it is {value}.")
+    if not isinstance(value, hint):
+        raise ConfigError(f"{name} must be of type {hint.__name__}, and it is {value!r}.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{name} must be finite, and it is {value}.")
+    return value + 0.0 if isinstance(value, float) else value  # -0.0 and 0.0 mean the same, so they hash the same
