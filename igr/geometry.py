@@ -1,0 +1,149 @@
+"""The loss surface {(theta, E(theta))}: slope, angle, normal, volume, and what parameter noise does on it."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+from igr._checks import check_finite, check_params, checked
+from igr._typing import Loss, Params
+from igr.calculus import accumulation_dtype, squared_norm
+from igr.regularizer import squared_gradient
+
+
+def slope(loss: Loss, has_aux: bool = False) -> Loss:
+    r"""The slope of the loss surface: the tangent of the angle between its tangent plane and the parameter plane.
+
+    $$\mathrm{slope}(\theta) = \tan\alpha(\theta) = \sqrt{m R_{IG}(\theta)} = |\nabla E(\theta)|$$
+
+    Its derivative where the gradient vanishes is taken to be zero. Barrett & Dherin (2021), Corollary A.6.1.
+
+    >>> import jax.numpy as jnp
+    >>> float(slope(lambda x: jnp.sum(x * jnp.array([3.0, 4.0])))(jnp.zeros(2)))
+    5.0
+    """
+    square = squared_gradient(loss, has_aux)
+
+    def value(params: Params, *args: Any) -> Any:
+        if has_aux:
+            norm2, aux = square(params, *args)
+            return _safe_sqrt(norm2), aux
+        return _safe_sqrt(square(params, *args))
+
+    return value
+
+
+def _safe_sqrt(x: Array) -> Array:
+    """The square root, whose derivative at zero is zero instead of infinite (and then NaN by the chain rule)."""
+    positive = x > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, jnp.ones_like(x))), jnp.zeros_like(x))
+
+
+def angle(loss: Loss) -> Loss:
+    r"""The angle between the tangent plane of the loss surface and the parameter plane, in radians.
+
+    $$\alpha(\theta) = \arctan |\nabla E(\theta)|$$
+
+    The same as $\arccos\langle N, \hat z\rangle$, which loses all digits near a minimum. Barrett & Dherin (2021),
+    appendix A.2.
+
+    >>> import jax.numpy as jnp
+    >>> round(float(angle(lambda x: x)(jnp.array(0.0))) / jnp.pi, 6)  # slope one: 45 degrees
+    0.25
+    """
+    steepness = slope(loss)
+    return lambda params, *args: jnp.arctan(steepness(params, *args))
+
+
+def cos_angle(loss: Loss) -> Loss:
+    r"""The cosine of that angle: the last component of the unit normal.
+
+    $$\cos\alpha(\theta) = \langle N(\theta), \hat z\rangle = \frac1{\sqrt{1 + m R_{IG}(\theta)}}$$
+
+    Barrett & Dherin (2021), Proposition A.6.
+
+    >>> import jax.numpy as jnp
+    >>> float(cos_angle(lambda x: jnp.sqrt(3.0) * x)(jnp.array(0.0)))
+    0.5
+    """
+    determinant = metric_determinant(loss)
+    return lambda params, *args: jax.lax.rsqrt(determinant(params, *args))
+
+
+def normal(loss: Loss) -> Any:
+    r"""The unit normal of the loss surface in $\mathbb R^{m+1}$, as a pair (component along params, component along E).
+
+    $$N(\theta) = \frac{(-\nabla E(\theta),\ 1)}{\sqrt{1 + |\nabla E(\theta)|^2}}$$
+
+    Barrett & Dherin (2021), appendix A.2.
+
+    >>> import jax.numpy as jnp
+    >>> across, up = normal(lambda x: 0.75 * x)(jnp.array(1.0))
+    >>> round(float(across), 6), round(float(up), 6)
+    (-0.6, 0.8)
+    """
+    gradient = jax.grad(checked(loss))
+
+    def value(params: Params, *args: Any) -> tuple[Params, Array]:
+        grads = gradient(params, *args)
+        up = jax.lax.rsqrt(1 + squared_norm(grads))
+        return jax.tree.map(lambda g: -g * up.astype(g.dtype), grads), up
+
+    return value
+
+
+def metric_determinant(loss: Loss) -> Loss:
+    r"""The determinant of the metric $g_{ij} = \delta_{ij} + \partial_i E\,\partial_j E$ of the loss surface.
+
+    $$|g(\theta)| = 1 + |\nabla E(\theta)|^2 = 1 + m R_{IG}(\theta)$$
+
+    Its square root is the volume element. Barrett & Dherin (2021), appendix A.2.
+
+    >>> import jax.numpy as jnp
+    >>> float(metric_determinant(lambda x: 3.0 * x)(jnp.array(0.0)))
+    10.0
+    """
+    square = squared_gradient(loss)
+    return lambda params, *args: 1 + square(params, *args)
+
+
+def norm_bound(loss: Loss, h: Any) -> Loss:
+    r"""The most by which one step of gradient descent can change the parameter norm.
+
+    $$\big|\, |\theta_{n+1}| - |\theta_n| \,\big| \le h\, \mathrm{slope}(\theta_n)$$
+
+    Barrett & Dherin (2021), Proposition A.9.
+
+    >>> import jax.numpy as jnp
+    >>> float(norm_bound(lambda x: 2.0 * x, h=0.5)(jnp.array(7.0)))
+    1.0
+    """
+    check_finite("h", h)
+    steepness = slope(loss)
+    return lambda params, *args: abs(h) * steepness(params, *args)
+
+
+def perturb(key: Key[Array, ""], params: Params, sigma: Any) -> Params:
+    r"""Parameters under multiplicative Gaussian noise, independent for each of them.
+
+    $$\theta_p = \theta (1 + \eta), \qquad \eta \sim \mathcal N(0, \sigma^2)$$
+
+    `sigma` is the standard deviation: 3 is the paper's 300 %. Barrett & Dherin (2021), section 6.
+
+    >>> import jax, jax.numpy as jnp
+    >>> perturb(jax.random.key(0), {"w": jnp.zeros(3)}, sigma=1.0)["w"].tolist()  # zero stays zero
+    [0.0, 0.0, 0.0]
+    """
+    check_params(params)
+    check_finite("sigma", sigma)
+    leaves, structure = jax.tree.flatten(params)
+
+    def noisy(k, x):
+        x = jnp.asarray(x)
+        wide = accumulation_dtype(x)
+        factor = 1 + jnp.asarray(sigma).astype(wide) * jax.random.normal(k, x.shape, wide)
+        return (x.astype(wide) * factor).astype(x.dtype)
+
+    keys = jax.random.split(key, len(leaves))
+    return structure.unflatten([noisy(k, x) for k, x in zip(keys, leaves, strict=True)])
