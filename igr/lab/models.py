@@ -1,0 +1,181 @@
+"""The two networks of the paper's section 6 as plain functions of arrays: an MLP and ResNet-18.
+
+A model is a pair: ``init(key) -> (params, state)`` and ``apply(params, state, x, train) -> (logits, new state)``.
+Both `params` and `state` are pytrees of arrays and nothing else, so that every function of `igr` acts on them
+unchanged and replicas stack along a new leading axis. An MLP has an empty state.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+Activation = Literal["relu", "tanh", "gelu"]
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"relu": jax.nn.relu, "tanh": jnp.tanh, "gelu": jax.nn.gelu}
+DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+
+BN_DECAY = 0.9  # Haiku's ResNet defaults, as are the other switches called "haiku" here
+BN_EPS = 1e-5
+
+
+class Model(NamedTuple):
+    """A network: ``init(key)`` draws (params, state); ``apply(params, state, x, train)`` gives logits and state."""
+
+    init: Callable[[PRNGKeyArray], tuple[Any, Any]]
+    apply: Callable[[Any, Any, Array, bool], tuple[Array, Any]]
+
+
+def _pick(table: dict[str, Any], name: str, what: str) -> Any:
+    if name not in table:
+        raise ValueError(f"unknown {what} {name!r}: choose one of {', '.join(table)}")
+    return table[name]
+
+
+def fan_in_normal(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
+    """A normal truncated at two standard deviations, times 1/sqrt(fan in), as Haiku initialises.
+
+    Haiku does not rescale for the variance lost to the truncation and neither does this: the standard deviation of an
+    entry is 0.8796 / sqrt(fan in). The fan in is the product of all axes of `shape` but the last.
+    """
+    scale = np.float32(1 / np.sqrt(np.prod(shape[:-1])))
+    return scale * jax.random.truncated_normal(key, -2, 2, shape, jnp.float32)
+
+
+def he_normal(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
+    """A normal of variance 2 / fan in (He et al. 2015), which keeps the scale of activations through ReLU layers."""
+    return np.float32(np.sqrt(2 / np.prod(shape[:-1]))) * jax.random.normal(key, shape, jnp.float32)
+
+
+def mlp(
+    width: int = 400,
+    depth: int = 5,
+    activation: str = "relu",
+    inputs: int = 784,
+    classes: int = 10,
+    compute: str = "float32",
+) -> Model:
+    """A multilayer perceptron: `depth` hidden layers of `width` units, then a linear output layer.
+
+    The "5-layer MLP" of the paper has five *hidden* layers: with 400 units that makes 959,610 parameters, which
+    its appendix writes as 9.6e6 by a slip of the exponent. Weights are drawn by `fan_in_normal`, biases are zero.
+    `compute` is the dtype of the matrix products; parameters and logits are float32 throughout.
+
+    >>> params, state = mlp(400).init(jax.random.key(0))
+    >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+    959610
+    """
+    act = _pick(ACTIVATIONS, activation, "activation")
+    dtype = _pick(DTYPES, compute, "compute dtype")
+    if min(width, inputs, classes) < 1 or depth < 0:
+        raise ValueError(f"an MLP needs positive sizes, got width {width}, depth {depth}, {inputs} inputs")
+    sizes = [inputs, *[width] * depth, classes]
+
+    def init(key: PRNGKeyArray) -> tuple[Any, Any]:
+        keys = jax.random.split(key, len(sizes) - 1)
+        layers = [
+            {"w": fan_in_normal(k, (m, n)), "b": jnp.zeros(n, jnp.float32)}
+            for k, m, n in zip(keys, sizes[:-1], sizes[1:], strict=True)
+        ]
+        return layers, ()
+
+    def apply(params: Any, state: Any, x: Array, train: bool = True) -> tuple[Array, Any]:
+        del train
+        x = x.reshape(x.shape[0], -1).astype(dtype)
+        for layer in params[:-1]:
+            x = act(_affine(x, layer, dtype))
+        return _affine(x, params[-1], dtype).astype(jnp.float32), state
+
+    return Model(init, apply)
+
+
+def _affine(x: Array, layer: dict[str, Array], dtype: Any) -> Array:
+    w, b = layer["w"].astype(dtype), layer["b"].astype(dtype)
+    return x @ w + b[None, :]
+
+
+def resnet18(
+    stem: str = "3x3",
+    width: int = 64,
+    classes: int = 10,
+    channels: int = 3,
+    compute: str = "float32",
+    init: str = "he",
+) -> Model:
+    """ResNet-18 (He et al. 2016, version 1): a stem, eight basic blocks of `width` times 1, 2, 4, 8, and a linear head.
+
+    Images are NHWC. `stem` is "3x3" (stride 1; 11,173,962 parameters with 10 classes) or "7x7" (stride 2, then 3x3
+    max-pooling with stride 2, as for ImageNet). Batch norm uses the batch's statistics where `train` is true and moves
+    the running ones towards them by 1 - 0.9 a call; else it uses the running ones. Padding is "SAME", which for
+    stride 2 on even sizes pads at the end only, as Haiku and TensorFlow do and PyTorch does not.
+
+    `compute` is the dtype of convolutions and activations; parameters, statistics and logits are float32 always.
+    `init` is "he" (He normal, head by `fan_in_normal`) or "haiku" (`fan_in_normal`, head zero, so the loss starts at
+    log(classes)).
+    """
+    dtype = _pick(DTYPES, compute, "compute dtype")
+    draw = _pick({"he": he_normal, "haiku": fan_in_normal}, init, "initialization")
+    kernel, stem_stride = _pick({"3x3": (3, 1), "7x7": (7, 2)}, stem, "stem")
+    plan = [(width * 2**i, 2 if i and not j else 1) for i in range(4) for j in range(2)]  # (features, stride) a block
+
+    def init_fn(key: PRNGKeyArray) -> tuple[Any, Any]:
+        keys = iter(jax.random.split(key, 3 * len(plan) + 2))
+
+        def unit(size: int, before: int, after: int) -> tuple[Any, Any]:
+            ones, zeros = jnp.ones(after, jnp.float32), jnp.zeros(after, jnp.float32)
+            params = {"w": draw(next(keys), (size, size, before, after)), "scale": ones, "offset": zeros}
+            return params, {"mean": zeros, "var": ones}
+
+        params: dict[str, Any] = {"blocks": []}
+        state: dict[str, Any] = {"blocks": []}
+        params["stem"], state["stem"] = unit(kernel, channels, width)
+        before = width
+        for after, stride in plan:
+            units = {"conv1": unit(3, before, after), "conv2": unit(3, after, after)}
+            if stride != 1 or before != after:
+                units["skip"] = unit(1, before, after)
+            params["blocks"].append({name: p for name, (p, _) in units.items()})
+            state["blocks"].append({name: s for name, (_, s) in units.items()})
+            before = after
+        w = fan_in_normal(next(keys), (before, classes))
+        params["head"] = {"w": jnp.zeros_like(w) if init == "haiku" else w, "b": jnp.zeros(classes, jnp.float32)}
+        return params, state
+
+    def apply(params: Any, state: Any, x: Array, train: bool = True) -> tuple[Array, Any]:
+        new: dict[str, Any] = {"blocks": []}
+        x, new["stem"] = _conv_norm(x.astype(dtype), params["stem"], state["stem"], stem_stride, train)
+        x = jax.nn.relu(x)
+        if stem == "7x7":
+            lowest = np.array(-np.inf, x.dtype)  # a constant of the right dtype, so that JAX knows it for a maximum
+            x = lax.reduce_window(x, lowest, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+        for (_, stride), p, s in zip(plan, params["blocks"], state["blocks"], strict=True):
+            t: dict[str, Any] = {}
+            y, t["conv1"] = _conv_norm(x, p["conv1"], s["conv1"], stride, train)
+            y, t["conv2"] = _conv_norm(jax.nn.relu(y), p["conv2"], s["conv2"], 1, train)
+            if "skip" in p:
+                x, t["skip"] = _conv_norm(x, p["skip"], s["skip"], stride, train)
+            x = jax.nn.relu(x + y)
+            new["blocks"].append(t)
+        pooled = x.astype(jnp.float32).mean(axis=(1, 2))
+        return _affine(pooled, params["head"], jnp.float32), new
+
+    return Model(init_fn, apply)
+
+
+def _conv_norm(x: Array, p: Any, s: Any, stride: int, train: bool) -> tuple[Array, Any]:
+    """A convolution without bias, then batch norm; statistics and normalisation in float32."""
+    dims = ("NHWC", "HWIO", "NHWC")
+    x = lax.conv_general_dilated(x, p["w"].astype(x.dtype), (stride, stride), "SAME", dimension_numbers=dims)
+    y = x.astype(jnp.float32)
+    if train:
+        mean = y.mean(axis=(0, 1, 2))
+        var = jnp.maximum(jnp.square(y).mean(axis=(0, 1, 2)) - jnp.square(mean), 0.0)  # one pass over y, as in Haiku
+        s = {"mean": BN_DECAY * s["mean"] + (1 - BN_DECAY) * mean, "var": BN_DECAY * s["var"] + (1 - BN_DECAY) * var}
+    else:
+        mean, var = s["mean"], s["var"]
+    gain = p["scale"] * lax.rsqrt(var + BN_EPS)
+    shift = p["offset"] - mean * gain
+    return (y * gain[None, None, None, :] + shift[None, None, None, :]).astype(x.dtype), s

@@ -1,0 +1,131 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from igr.lab.models import fan_in_normal, he_normal, mlp, resnet18
+
+
+def count(tree):
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
+
+
+def shapes(model):
+    return jax.eval_shape(model.init, jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("width", "m"),
+    [(50, 49_960), (100, 119_910), (200, 319_810), (400, 959_610), (800, 3_199_210), (1600, 11_518_410)],
+)
+def test_mlp_has_the_paper_grid_of_parameters(width, m):
+    params, state = shapes(mlp(width))
+    assert count(params) == m
+    assert jax.tree.leaves(state) == []
+
+
+@pytest.mark.parametrize(("stem", "m"), [("3x3", 11_173_962), ("7x7", 11_173_962 + (49 - 9) * 3 * 64)])
+def test_resnet18_parameter_count(stem, m):
+    params, state = shapes(resnet18(stem))
+    assert count(params) == m
+    assert count(state) == 2 * 4800  # a mean and a variance for each of the 4,800 channels of its 20 batch norms
+
+
+@pytest.mark.parametrize(("stem", "size"), [("3x3", 8), ("7x7", 16)])
+@pytest.mark.parametrize("compute", ["float32", "bfloat16"])
+def test_resnet18_shapes_dtypes_and_state(getkey, stem, size, compute):
+    model = resnet18(stem, width=4, compute=compute)
+    params, state = model.init(getkey())
+    x = jax.random.normal(getkey(), (6, size, size, 3), jnp.float32)
+    logits, new = jax.jit(model.apply, static_argnums=3)(params, state, x, True)
+    assert logits.shape == (6, 10)
+    assert logits.all()
+    assert {leaf.dtype for leaf in jax.tree.leaves((logits, params, new))} == {jnp.dtype("float32")}
+    assert jax.tree.structure(new) == jax.tree.structure(state)
+    same = [bool((a == b).all()) for a, b in zip(jax.tree.leaves(new), jax.tree.leaves(state), strict=True)]
+    assert not any(same)  # every running statistic moved
+    _, still = model.apply(params, new, x, False)
+    assert all(bool((a == b).all()) for a, b in zip(jax.tree.leaves(still), jax.tree.leaves(new), strict=True))
+
+
+def test_batch_norm_normalises_and_its_running_statistics_converge_to_those_of_the_batch(getkey):
+    model = resnet18(width=4)
+    params, state = model.init(getkey())
+    x = 3 + 2 * jax.random.normal(getkey(), (16, 8, 8, 3), jnp.float32)
+    y = jax.lax.conv_general_dilated(x, params["stem"]["w"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    apply = jax.jit(model.apply, static_argnums=3)
+    _, once = apply(params, state, x, True)
+    np.testing.assert_allclose(once["stem"]["mean"], 0.1 * y.mean(axis=(0, 1, 2)), rtol=1e-4)
+    np.testing.assert_allclose(once["stem"]["var"], 0.9 + 0.1 * y.var(axis=(0, 1, 2)), rtol=1e-4)
+    for _ in range(80):
+        logits, state = apply(params, state, x, True)
+    # with the running statistics equal to the batch's, both modes are the same function
+    np.testing.assert_allclose(apply(params, state, x, False)[0], logits, rtol=0.0, atol=0.05)
+    assert not np.allclose(apply(params, once, x, False)[0], logits, rtol=0.0, atol=0.5)
+
+
+def test_training_mode_is_invariant_to_the_scale_of_a_normalised_kernel(getkey):
+    model = resnet18(width=4)
+    params, state = model.init(getkey())
+    x = jax.random.normal(getkey(), (4, 8, 8, 3), jnp.float32)
+    scaled = {**params, "stem": {**params["stem"], "w": 3 * params["stem"]["w"]}}
+    a, b = model.apply(params, state, x, True)[0], model.apply(scaled, state, x, True)[0]
+    np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3)
+    assert not np.allclose(a, model.apply(scaled, state, x, False)[0], rtol=1e-2)
+
+
+def test_bfloat16_compute_agrees_with_float32_in_the_gradient(getkey):
+    """To a cosine of 0.9: rounding flips the ReLU masks of values near zero, which no precision of sums can mend."""
+    x = jax.random.uniform(getkey(), (64, 8, 8, 3), jnp.float32)
+    y = jax.random.randint(getkey(), (64,), 0, 10)
+
+    def gradient(compute, key):
+        model = resnet18(width=8, compute=compute)
+        params, state = model.init(key)
+
+        def loss(p):
+            return -jax.nn.log_softmax(model.apply(p, state, x, True)[0])[jnp.arange(64), y].mean()
+
+        g = jnp.concatenate([g.ravel() for g in jax.tree.leaves(jax.jit(jax.grad(loss))(params))])
+        return g / jnp.linalg.norm(g)
+
+    key = getkey()
+    exact = gradient("float32", key)
+    assert jnp.dot(exact, gradient("bfloat16", key)) > 0.9
+    assert jnp.dot(exact, gradient("float32", getkey())) < 0.9  # another net's gradient is told apart
+
+
+def test_initial_scales(getkey):
+    w = fan_in_normal(getkey(), (400, 500))
+    assert abs(float(w.std()) * 20 / 0.87962566 - 1) < 0.01  # the truncation's variance is not corrected for
+    assert float(jnp.abs(w).max()) <= 2 / 20
+    assert abs(float(he_normal(getkey(), (3, 3, 50, 500)).std()) / np.sqrt(2 / 450) - 1) < 0.01
+    assert not resnet18(width=2, init="haiku").init(getkey())[0]["head"]["w"].any()
+
+
+@pytest.mark.parametrize(("name", "function"), [("relu", jax.nn.relu), ("tanh", jnp.tanh), ("gelu", jax.nn.gelu)])
+def test_mlp_is_what_it_says(getkey, name, function):
+    params, state = mlp(7, depth=2, activation=name, inputs=12, classes=3).init(getkey())
+    x = jax.random.normal(getkey(), (5, 3, 4), jnp.float32)
+    hidden = x.reshape(5, 12)
+    for layer in params[:2]:
+        hidden = function(hidden @ layer["w"] + layer["b"][None, :])
+    expected = hidden @ params[2]["w"] + params[2]["b"][None, :]
+    logits, new = mlp(7, depth=2, activation=name, inputs=12, classes=3).apply(params, state, x, True)
+    np.testing.assert_allclose(logits, expected, rtol=1e-6)
+    assert new == ()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: mlp(activation="swish"),
+        lambda: mlp(compute="float16"),
+        lambda: mlp(0),
+        lambda: resnet18("5x5"),
+        lambda: resnet18(init="zeros"),
+    ],
+)
+def test_bad_choices_are_refused_in_one_sentence(make):
+    with pytest.raises(ValueError, match=r"unknown|needs positive"):
+        make()
