@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from igr.lab.config import Config
 from igr.lab.files import Metrics, StoreError
@@ -37,6 +37,27 @@ class Unit(Protocol):
     def compute(self, session: "Session") -> Mapping[str, Any]:
         """The measurements, as arrays by name. Long ones call `session.progress` and `session.save` as they go."""
         ...
+
+
+@dataclass(frozen=True)
+class Trial(Config):
+    """A configuration that is its own unit of work."""
+
+    precision: ClassVar[str | None] = None  # what `compute` uses, where it sets it itself
+
+    @property
+    def config(self) -> Config:
+        """Itself."""
+        return self
+
+    @property
+    def label(self) -> str:
+        """A few words for the progress display."""
+        return type(self).__name__
+
+    def compute(self, session: "Session") -> Mapping[str, Any]:
+        """The measurements, as arrays by name."""
+        raise NotImplementedError
 
 
 class Session:
