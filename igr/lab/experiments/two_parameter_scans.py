@@ -30,8 +30,8 @@ class RateScan(TwoParameter):
     """Gradient descent from one start over a range of learning rates, and where the modified flow predicts it ends."""
 
     lowest: float = option("smallest learning rate", 1e-4)
-    highest: float = option("largest learning rate", 0.26)
-    count: int = option("number of learning rates", 200)
+    highest: float = option("largest learning rate", 0.4)
+    count: int = option("number of learning rates", 240)
     max_steps: int = option("give up after this many steps", 5_000_000)
 
     def check(self) -> None:
@@ -97,7 +97,7 @@ class PenaltyScan(TwoParameter):
 
     learning_rate: float = option("step size of the Euler method", TABLE[0].euler)
     highest: float = option("largest mu", 2.0)
-    count: int = option("number of mu, zero included", 21)
+    count: int = option("number of mu, zero included", 41)
     times: tuple[float, ...] = option("times at which the flow is also looked at", (0.02, 0.05, 0.1, 0.2, 0.5, 1.0))
     max_steps: int = option("give up after this many Euler steps", 5_000_000)
 
@@ -116,7 +116,7 @@ class PenaltyScan(TwoParameter):
 
     def compute(self, session: Session) -> Mapping[str, Any]:
         """For each mu: the Euler method's end, the flow's end, and the flow at the fixed times."""
-        amounts = np.concatenate([[0.0], np.geomspace(self.highest / 100, self.highest, self.count - 1)])
+        amounts = self.highest * np.linspace(0, 1, self.count) ** 2  # denser where little of it does much
         saved = session.load() or {"euler": np.zeros((0, 3)), "flow": np.zeros((0, len(self.times) + 1, 2))}
         euler, flows = list(saved["euler"]), list(saved["flow"])
         with jax.enable_x64(True):
@@ -175,7 +175,8 @@ def crosses(here: Any, there: Any, x: Any = 1.0, y: Any = 0.6) -> Any:
     (a, b), (c, d) = here, there
     c0, c1, c2 = a * b * x - y, (a * (d - b) + b * (c - a)) * x, (c - a) * (d - b) * x
     last = c * d * x - y
-    turn = -c1 / jnp.where(c2 == 0, 1.0, 2 * c2)
+    where = np.where if isinstance(c2, np.ndarray) else jnp.where  # stored paths are looked at without JAX
+    turn = -c1 / where(c2 == 0, 1.0, 2 * c2)
     middle = c0 + turn * (c1 + turn * c2)
     twice = (c2 != 0) & (turn > 0) & (turn < 1) & (c0 * middle < 0)
     return (c0 * last < 0) | twice

@@ -1,0 +1,252 @@
+"""The command line: `igr list | run | report | reproduce`.
+
+Exit codes: 0 done, 1 a run failed, 2 bad input or an output folder that cannot be used, 130 interrupted.
+"""
+
+import inspect
+import json
+import os
+import sys
+import warnings
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, get_type_hints
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.table import Table as RichTable
+    from rich.text import Text
+    from typer.core import TyperGroup
+    from typer.main import get_command
+except ImportError as error:  # the mathematics installs without these
+    sys.exit(f"The igr command needs {error.name}: install the laboratory with `pip install 'igr[lab]'`.")
+
+from igr.lab.config import Config, ConfigError, Scale, option
+from igr.lab.experiments import REGISTRY, load
+from igr.lab.files import StoreError
+from igr.lab.store import DamageWarning, Store
+from igr.lab.work import Unit, Watcher, run_units
+
+OUT = "out"
+
+
+@dataclass(frozen=True)
+class RunOptions(Config):
+    """The flags of every `igr run NAME`."""
+
+    scale: Scale = option("how much to compute", Scale.QUICK)  # noqa: RUF009 (it is `dataclasses.field`)
+    out: str = option("folder of stored runs and figures", OUT)
+    jobs: int = option("units computed at the same time", 1)
+    json: bool = option("print the findings as JSON", False)
+
+    def check(self) -> None:
+        """At least one job."""
+        if self.jobs < 1:
+            raise ConfigError(f"jobs must be at least 1, and it is {self.jobs}.")
+
+
+class Experiments(TyperGroup):
+    """`igr run NAME`: the commands are the registry's, made from their options when asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The registry."""
+        return list(REGISTRY)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of an experiment, with the flags of `RunOptions` and of its own `Options`."""
+        module = load(cmd_name)
+        own = getattr(module, "Options", None)
+
+        def command(**values: Any) -> None:
+            options, rest = _split(RunOptions, values)
+            _run(cmd_name, options, own(**rest) if own else None)
+
+        return _command(command, [RunOptions, *([own] if own else [])], cmd_name, module.CLAIM)
+
+
+app = typer.Typer(
+    help="Implicit gradient regularization: run the paper's experiments, keep the runs, draw the figures.",
+    epilog="Example:  igr run two-parameter --scale quick, then  igr report",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(typer.Typer(cls=Experiments, help="Compute what is not stored yet.", no_args_is_help=True), name="run")
+JSON = Annotated[bool, typer.Option("--json", help="print JSON")]
+FOLDER = Annotated[str, typer.Option("--out", help="folder of stored runs and figures")]
+
+
+@app.command("list")
+def list_experiments(as_json: JSON = False) -> None:
+    """Show the experiments and what each one claims."""
+    claims = {name: load(name).CLAIM for name in REGISTRY}
+    if as_json:
+        print(json.dumps(claims, indent=1))
+        return
+    table = RichTable("experiment", "claim")
+    for name, claim in claims.items():
+        table.add_row(Text(name, style="bold"), claim)
+    Console().print(table)
+
+
+@app.command()
+def report(out: FOLDER = OUT, as_json: JSON = False) -> None:
+    """Redraw figures, findings and a page from stored runs."""
+    _report(Store(out), as_json)
+
+
+@app.command()
+def reproduce(
+    scale: Annotated[Scale, typer.Option(help="how much to compute")] = Scale.QUICK,
+    out: FOLDER = OUT,
+    jobs: Annotated[int, typer.Option(help="units computed at the same time")] = 1,
+) -> None:
+    """Run every experiment, then report."""
+    failed = [name for name in REGISTRY if not _compute(name, RunOptions(scale, out, jobs), None)]
+    _report(Store(out), as_json=False)
+    if failed:
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """Entry point: errors that the user can mend are one sentence and exit code 2."""
+    warnings.showwarning = _show_warning
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except (ConfigError, StoreError) as error:
+        _complain(str(error))
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("Stopped. What is finished is kept: the same command goes on from there.")
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of a pipe has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        _complain(error.format_message())  # pyright: ignore[reportAttributeAccessIssue]  (a usage error of typer's)
+        sys.exit(2)
+
+
+def _run(name: str, options: RunOptions, own: Config | None) -> None:
+    from igr.lab.report import chapter
+
+    done = _compute(name, options, own)
+    found = chapter(Store(options.out), name, draw=False)
+    if options.json:
+        print(json.dumps(found.to_dict(), indent=1, default=str))
+    else:
+        console = Console()
+        console.print(_findings(found.findings, f"{name}, scale {options.scale}"))
+        console.print(f"`igr report --out {options.out}` draws the figures.", markup=False, highlight=False)
+    if not done:
+        raise typer.Exit(1)
+
+
+def _compute(name: str, options: RunOptions, own: Config | None) -> bool:
+    """Run an experiment's units with a progress display; False where one failed."""
+    module, store = load(name), Store(options.out)
+    units = module.trials(options.scale, own) if own is not None else module.trials(options.scale)
+    store.require_writable()
+    about = {"scale": options.scale.value, "options": own.to_dict() if own else {}}
+    store.write_index(name, [unit.config for unit in units], **about)
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
+        outcome = run_units(store, name, units, options.jobs, _Display(progress, name, len(units)))
+    text = f"{name}: {len(outcome.computed)} computed, {len(outcome.skipped)} already there"
+    console.print(f"{text}, {len(outcome.failed)} failed." if outcome.failed else f"{text}.", highlight=False)
+    for label, reason in outcome.failed.items():
+        console.print(Text(f"failed: {label}: {reason}", style="red"))
+    return not outcome.failed
+
+
+def _report(store: Store, as_json: bool) -> None:
+    from igr.lab.report import build
+
+    if not store.experiments():
+        raise StoreError(f"There are no stored runs in {store.root}: `igr run NAME --out {store.root}` makes them.")
+    chapters = build(store)
+    if as_json:
+        print(json.dumps([each.to_dict() for each in chapters], indent=1, default=str))
+        return
+    console = Console()
+    for each in chapters:
+        for problem in each.missing:
+            _complain(problem)
+        console.print(_findings(each.findings, f"{each.name}, scale {each.scale}, {each.runs} runs"))
+        for path in each.figures:
+            console.print(str(path), markup=False, highlight=False, soft_wrap=True)
+    console.print(str(store.root / "index.html"), markup=False, highlight=False, soft_wrap=True)
+
+
+def _findings(findings: list[Any], title: str) -> RichTable:
+    colours = {"holds": "green", "fails": "red", "mixed": "yellow"}
+    table = RichTable("claim", "number", "n", "verdict", title=title, title_justify="left")
+    for each in findings:
+        number = f"{each.quantity} = {each.value:.4g}" if each.value is not None else each.quantity
+        table.add_row(each.claim, number, str(each.n), Text(each.verdict, style=colours.get(each.verdict, "")))
+    return table
+
+
+class _Display(Watcher):
+    """One bar for the whole run, moved by parts of units, and the words of the unit that spoke last."""
+
+    def __init__(self, progress: Progress, name: str, count: int):
+        self.progress, self.name, self.parts = progress, name, dict[str, float]()
+        self.task = progress.add_task(name, total=count)
+
+    def progressed(self, unit: Unit, fraction: float, text: str) -> None:
+        self.parts[unit.label] = max(fraction, self.parts.get(unit.label, 0.0))
+        words = f"{self.name}: {unit.label}" + (f", {text}" if text else "")
+        self.progress.update(self.task, completed=sum(self.parts.values()), description=words[:70])
+
+    def ended(self, unit: Unit, how: str) -> None:
+        self.progressed(unit, 1.0, how)
+
+
+def _command(function: Any, configs: list[type[Config]], name: str, claim: str) -> Any:
+    """A command whose flags are the fields of the configurations: their names, types, defaults and help."""
+    parameters = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None if field.default is MISSING else field.default,
+            annotation=Annotated[hint, typer.Option(_flag(field.name), help=field.metadata.get("help", ""))],
+        )
+        for config in configs
+        for field, hint in ((field, get_type_hints(config)[field.name]) for field in fields(config))
+    ]
+    function.__signature__ = inspect.Signature(parameters)
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(name, help=claim)(function)
+    return get_command(single)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _split(config: type[Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The configuration made from its own fields, and the values that are left."""
+    names = {field.name for field in fields(config)}
+    return config(**{k: v for k, v in values.items() if k in names}), {
+        k: v for k, v in values.items() if k not in names
+    }
+
+
+def _complain(sentence: str) -> None:
+    Console(stderr=True).print(Text(sentence, style="red"), soft_wrap=True)
+
+
+def _show_warning(message: Any, category: type, *_: Any) -> None:
+    prefix = "" if issubclass(category, DamageWarning) else f"{category.__name__}: "
+    Console(stderr=True).print(Text(f"Warning: {prefix}{message}", style="yellow"), soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

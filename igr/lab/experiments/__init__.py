@@ -1,0 +1,35 @@
+"""The experiments: one module for each family of figures, and the list of them.
+
+A module has four names, and nothing else knows about it but this list:
+
+    CLAIM                      what the paper says, in a sentence
+    trials(scale)              the units of work, `list[Unit]`
+    figures(runs)              name -> matplotlib figure, from stored runs alone
+    findings(runs)             claims beside measured numbers, from stored runs alone
+
+and may have an `Options` dataclass, whose fields become flags of `igr run` and the second argument of `trials`.
+"""
+
+import difflib
+import importlib
+from types import ModuleType
+
+from igr.lab.config import ConfigError
+
+REGISTRY = {
+    "two-parameter": "igr.lab.experiments.two_parameter",
+}
+
+
+def load(name: str) -> ModuleType:
+    """The module of an experiment; an unknown name gets the nearest known one.
+
+    >>> load("two-parametre")
+    Traceback (most recent call last):
+    igr.lab.config.ConfigError: There is no experiment 'two-parametre'; did you mean 'two-parameter'?
+    """
+    if name not in REGISTRY:
+        near = difflib.get_close_matches(name, REGISTRY, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"`igr list` shows them: {', '.join(REGISTRY)}."
+        raise ConfigError(f"There is no experiment {name!r}; {hint}")
+    return importlib.import_module(REGISTRY[name])

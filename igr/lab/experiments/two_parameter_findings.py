@@ -1,0 +1,339 @@
+"""What the two-parameter runs say about the paper's claims, read from the stored runs alone."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from igr.lab.experiments.two_parameter_model import CONVERGED, TABLE, Descent, Flow, Row, loss
+from igr.lab.experiments.two_parameter_scans import PenaltyScan, RateScan, crosses
+from igr.lab.findings import Finding, Verdict, judged
+from igr.lab.store import Run, Table
+
+LEAST_NORM = np.sqrt(2 * 0.6)  # of the minima a b = 0.6: at a = b
+LAZY = 0.01  # a rate is lazy where it changes R_IG/E at the end by less than this share of the gradient flow's value
+TEST_POINT = (0.5, 0.6)  # (x, y) of Figure A.2
+REGIMES = ("lazy", "moderate", "ricochet", "divergent")
+
+
+def pick(runs: Table, kind: type, **fields: Any) -> Run | None:
+    """The first stored run of this kind with these values, or None."""
+    for run in runs:
+        if isinstance(run.config, kind) and all(getattr(run.config, name) == value for name, value in fields.items()):
+            return run
+    return None
+
+
+def path_of(runs: Table, row: Row, mu: float, accurate: bool) -> Run | None:
+    """The flow of E + mu R_IG from a start, by one of the two integrators."""
+    if accurate:
+        return pick(runs, Flow, start=row.start, mu=mu)
+    return pick(runs, Descent, start=row.start, mu=mu, learning_rate=row.euler)
+
+
+def leaps(run: Run) -> int:
+    """How many of the first steps of a run passed over the line of minima, as no flow can; all early steps are kept."""
+    params, each = run.metrics["params"], np.diff(run.metrics["step"]) == 1
+    with np.errstate(over="ignore", invalid="ignore"):
+        over = np.asarray(crosses(tuple(params[:-1].T), tuple(params[1:].T), run.config.x, run.config.y))
+    return int(np.sum(over & each))
+
+
+def norm(run: Run) -> float:
+    """The parameter norm at the end of a run."""
+    return float(np.linalg.norm(run.metrics["params"][-1]))
+
+
+@dataclass(frozen=True)
+class Distances:
+    """How far gradient descent at h_M is from the modified and from the gradient flow, at the times of its steps."""
+
+    steps: np.ndarray
+    modified: np.ndarray
+    gradient: np.ndarray
+
+    def ratios(self) -> tuple[float, float]:
+        """Modified over gradient flow: of the largest distances and of the last ones."""
+        return float(self.modified.max() / self.gradient.max()), float(self.modified[-1] / self.gradient[-1])
+
+
+def distances(runs: Table, row: Row, accurate: bool) -> Distances | None:
+    """Compare at the steps that were kept; a flow that has reached its end stays there."""
+    descent = pick(runs, Descent, start=row.start, learning_rate=row.moderate, mu=0.0)
+    modified, gradient = (path_of(runs, row, mu, accurate) for mu in (row.moderate / 2, 0.0))
+    if descent is None or modified is None or gradient is None:
+        return None
+    steps, params = descent.metrics["step"], descent.metrics["params"]
+    known = np.isin(steps * modified.config.every, modified.metrics["step"])
+    known |= steps * modified.config.every >= modified.metrics["step"][-1]
+    steps, params = steps[known], params[known]
+
+    def at_same_times(flow: Run) -> np.ndarray:
+        index = np.searchsorted(flow.metrics["step"], steps * flow.config.every)
+        return flow.metrics["params"][np.minimum(index, len(flow.metrics["step"]) - 1)]
+
+    return Distances(steps, *(np.linalg.norm(params - at_same_times(flow), axis=1) for flow in (modified, gradient)))
+
+
+@dataclass(frozen=True)
+class Regimes:
+    """The learning rate's range by what was observed, and its boundaries beside the theory's."""
+
+    names: np.ndarray
+    ratio: np.ndarray  # R_IG/E at the end, which is the squared norm
+    flow_ratio: float
+    predicted: np.ndarray  # R_IG/E at the end of the modified flow
+    observed: dict[str, float]  # first rate that leaves: lazy, no crossing, convergence
+    theory: dict[str, float]
+
+
+def regimes(run: Run) -> Regimes:
+    """Sort the rates of a scan.
+
+    divergent: E left every bound. ricochet: a step passed over the line of minima. lazy: neither, and R_IG/E at the end
+    within 1 % of the gradient flow's. moderate: neither, and further off. Theory: the modified flow's own 1 % point,
+    h lambda_max = 1 and h lambda_max = 2, with the largest lambda_max along the paths (here it is that of the start).
+    """
+    metrics, config = run.metrics, run.config
+    rates, scale = metrics["learning_rate"], config.x**2
+    with np.errstate(over="ignore"):
+        ratio = scale * np.sum(metrics["params"] ** 2, axis=1)
+    predicted = scale * np.sum(metrics["modified_flow_end"] ** 2, axis=1)
+    still = scale * float(np.sum(metrics["gradient_flow_end"] ** 2))
+    gone, crossed = metrics["outcome"] != CONVERGED, metrics["crossings"] > 0
+    lazy = np.abs(ratio / still - 1) < LAZY
+    names = np.select([gone, crossed, lazy], ["divergent", "ricochet", "lazy"], "moderate")
+    top = float(np.max(metrics["h_sharpness_max"] / rates, where=~gone, initial=0.0))
+
+    def first(leaves: np.ndarray) -> float:
+        return float(rates[np.argmax(leaves)]) if leaves.any() else float("nan")
+
+    return Regimes(
+        names,
+        ratio,
+        still,
+        predicted,
+        observed={"moderate": first(names != "lazy"), "ricochet": first(crossed | gone), "divergent": first(gone)},
+        theory={"moderate": first(np.abs(predicted / still - 1) >= LAZY), "ricochet": 1 / top, "divergent": 2 / top},
+    )
+
+
+def held_out_error(params: np.ndarray) -> np.ndarray:
+    """E at the test point of Figure A.2, for parameters along the last axis. It depends on the product a b alone."""
+    return loss((params[..., 0], params[..., 1]), *TEST_POINT)
+
+
+def findings(runs: Table) -> list[Finding]:
+    """Each claim with its numbers; where the runs are missing it is not testable."""
+    scan, penalties = pick(runs, RateScan), pick(runs, PenaltyScan)
+    return [
+        *(finding for row in TABLE for finding in _closer(runs, row)),
+        *_falls(scan),
+        *(finding for row in TABLE for finding in _explicit(runs, row, scan)),
+        *_test_error(penalties),
+        *(finding for row in TABLE for finding in _integrators(runs, row)),
+        *_control(runs),
+        *_phases(scan),
+    ]
+
+
+def _missing(claim: str, paper: str) -> list[Finding]:
+    return [Finding(claim, paper, "no stored run", None, 0, Verdict.UNTESTABLE)]
+
+
+def _closer(runs: Table, row: Row) -> list[Finding]:
+    claim = f"From start {row.name}, gradient descent at h_M is closer to the modified flow than to the gradient flow"
+    accurate, euler = distances(runs, row, accurate=True), distances(runs, row, accurate=False)
+    if accurate is None or euler is None:
+        return _missing(claim, "Figure 1a")
+    return [
+        Finding(
+            claim,
+            "Figure 1a",
+            f"ratio of the {which} distances",
+            value,
+            len(accurate.steps),
+            judged(value < 1),
+            note=f"{near:.3g} against {far:.3g}; with the paper's Euler steps for both flows {other:.3g}",
+        )
+        for which, value, other, near, far in zip(
+            ("largest", "final"),
+            accurate.ratios(),
+            euler.ratios(),
+            (accurate.modified.max(), accurate.modified[-1]),
+            (accurate.gradient.max(), accurate.gradient[-1]),
+            strict=True,
+        )
+    ]
+
+
+def _falls(scan: Run | None) -> list[Finding]:
+    claim = "R_IG/E and the norm at the end of training fall as h grows, from start I"
+    if scan is None:
+        return _missing(claim, "Figure 1b")
+    sorted_, rates = regimes(scan), scan.metrics["learning_rate"]
+    found = []
+    for where, keep in (
+        ("while no step crosses the line of minima", np.isin(sorted_.names, ("lazy", "moderate"))),
+        ("over all rates that converge", sorted_.names != "divergent"),
+    ):
+        ratio = sorted_.ratio[keep]
+        rank = float(np.corrcoef(stats.rankdata(rates[keep]), stats.rankdata(ratio))[0, 1])
+        monotone = bool(np.all(np.diff(ratio) < 0))
+        best = int(np.argmin(ratio))
+        verdict = Verdict.HOLDS if monotone else Verdict.MIXED if rank < 0 else Verdict.FAILS
+        note = (
+            f"R_IG/E from {ratio[0]:.4g} to {ratio[-1]:.4g} (norm {ratio[0] ** 0.5:.4g} to {ratio[-1] ** 0.5:.4g}), "
+            f"least {ratio[best]:.4g} at h = {rates[keep][best]:.4g}"
+        )
+        found.append(Finding(f"{claim}, {where}", "Figure 1b", "Spearman", rank, int(keep.sum()), verdict, note=note))
+    return found
+
+
+def _explicit(runs: Table, row: Row, scan: Run | None) -> list[Finding]:
+    claim = f"From start {row.name}, explicit regularization reaches the flattest minimum, of least norm"
+    gradient, accurate = (path_of(runs, row, mu, accurate=True) for mu in (0.0, row.mu))
+    euler = path_of(runs, row, row.mu, accurate=False)
+    descent = pick(runs, Descent, start=row.start, mu=0.0, learning_rate=row.moderate)
+    if gradient is None or accurate is None or euler is None or descent is None:
+        return _missing(claim, "Figure 1a")
+
+    def closed(value: float) -> float:
+        return float((norm(gradient) - value) / (norm(gradient) - LEAST_NORM))
+
+    share, implicit = closed(norm(accurate)), closed(norm(descent))
+    verdict = Verdict.HOLDS if share > 0.95 else Verdict.MIXED if share > implicit else Verdict.FAILS
+    found = [
+        Finding(
+            claim,
+            "Figure 1a",
+            "share of the way from the gradient flow's end norm to the least norm",
+            share,
+            4,
+            verdict,
+            note=f"norm {norm(accurate):.4g} (Euler steps {norm(euler):.4g}), least {LEAST_NORM:.4g}, gradient flow "
+            f"{norm(gradient):.4g}, descent at h_M {norm(descent):.4g}: share {implicit:.3g}",
+        )
+    ]
+    if row.name == "I" and scan is not None:
+        sorted_ = regimes(scan)
+        keep = sorted_.names != "divergent"
+        best = float(np.sqrt(sorted_.ratio[keep].min()))
+        at = float(scan.metrics["learning_rate"][keep][np.argmin(sorted_.ratio[keep])])
+        found.append(
+            Finding(
+                "No learning rate reaches minima as flat as explicit regularization does, from start I",
+                "section 5",
+                "least end norm over the rates / end norm with mu",
+                best / norm(accurate),
+                int(keep.sum()),
+                judged(best > norm(accurate)),
+                note=f"h = {at:.4g} ends at norm {best:.4g}, mu = {row.mu} at {norm(accurate):.4g}; that h steps over "
+                "the line of minima, outside the modified flow's range",
+            )
+        )
+    return found
+
+
+def _test_error(penalties: Run | None) -> list[Finding]:
+    claim = "Test error falls with mu"
+    if penalties is None:
+        return _missing(claim, "Figure A.2")
+    metrics, mu = penalties.metrics, penalties.metrics["mu"]
+    done = metrics["outcome"] == CONVERGED
+    ends = held_out_error(metrics["params"][done])
+    fall = float((ends[0] - ends[-1]) / ends[0])
+    # Two runs stopped at E < stop_loss differ in a b by up to sqrt(2 stop_loss) / x, whatever mu was.
+    blur = 2 * np.sqrt(2 * penalties.config.stop_loss)
+    verdict = Verdict.FAILS if abs(fall) < 10 * blur else judged(fall > 0)
+    found = [
+        Finding(
+            f"{claim}, at the end of training",
+            "Figure A.2",
+            "relative fall from no regularization to the most",
+            fall,
+            int(done.sum()),
+            verdict,
+            note=f"test error {ends.min():.7g} to {ends.max():.7g}: every minimum has a b = y/x, so mu cannot matter",
+        )
+    ]
+    at_times = held_out_error(metrics["flow_params"])[:, :-1]
+    falls = np.sign(at_times[0] - at_times[-1])
+    monotone = [bool(np.all(np.diff(column) < 0)) for column in at_times.T]
+    times = metrics["flow_times"][:-1]
+    found.append(
+        Finding(
+            f"{claim}, at a fixed time before the end",
+            "Figure A.2",
+            "share of the times at which it falls from no mu to the largest",
+            float(np.mean(falls > 0)),
+            at_times.size,
+            Verdict.HOLDS if all(monotone) else Verdict.FAILS if not any(falls > 0) else Verdict.MIXED,
+            note=f"falls at t = {', '.join(f'{t:g}' for t in times[falls > 0]) or 'none'}, rises at "
+            f"{', '.join(f'{t:g}' for t in times[falls < 0]) or 'none'}: mu changes how soon a b passes y/x' = 1.2, "
+            f"where the test error vanishes; largest mu {mu[-1]:g}",
+        )
+    )
+    return found
+
+
+def _integrators(runs: Table, row: Row) -> list[Finding]:
+    found = []
+    for name, mu in (("modified", row.moderate / 2), ("explicit", row.mu)):
+        claim = f"h_Euler is small enough to follow the {name} flow from start {row.name}"
+        accurate, euler = (path_of(runs, row, mu, accurate) for accurate in (True, False))
+        if accurate is None or euler is None:
+            found += _missing(claim, "appendix A.4")
+            continue
+        gap = norm(euler) / norm(accurate) - 1
+        note = f"norm {norm(euler):.4g} by Euler steps, {norm(accurate):.4g} by the accurate solver"
+        note += f"; {leaps(euler)} of the Euler steps leap over the line of minima" if leaps(euler) else ""
+        quantity = "relative difference of the end norms"
+        found.append(Finding(claim, "appendix A.4", quantity, gap, 2, judged(abs(gap) < 0.01), note=note))
+    return found
+
+
+def _control(runs: Table) -> list[Finding]:
+    row = TABLE[1]
+    claim = "In Table A.1 mu multiplies R_IG: with the squared gradient norm, twice that, start II diverges"
+    right, twice = (path_of(runs, row, mu, accurate=False) for mu in (row.mu, 2 * row.mu))
+    if right is None or twice is None:
+        return _missing(claim, "Equation 8 and Table A.1")
+    losses = twice.metrics["loss"]
+    grown = ~(losses <= losses[0])
+    steps = int(twice.metrics["step"][np.argmax(grown)]) if grown.any() else 0
+    verdict = judged(twice.metrics["outcome"] != CONVERGED and right.metrics["outcome"] == CONVERGED)
+    note = f"with R_IG it converges in {int(right.metrics['step'][-1]):,} steps; 0 would mean that E never grew"
+    quantity = "step at which E exceeds its start"
+    return [Finding(claim, "Equation 8 and Table A.1", quantity, float(steps), 2, verdict, note=note)]
+
+
+def _phases(scan: Run | None) -> list[Finding]:
+    if scan is None:
+        return _missing("The range of learning rates divides where h lambda_max says", "not in the paper")
+    sorted_, metrics = regimes(scan), scan.metrics
+    found = []
+    for regime, theory in (
+        ("moderate", "the modified flow predicts the first rate that changes R_IG/E by 1 %"),
+        ("ricochet", "steps over the line of minima begin at h lambda_max = 1"),
+        ("divergent", "divergence begins at h lambda_max = 2"),
+    ):
+        seen, said = sorted_.observed[regime], sorted_.theory[regime]
+        verdict = Verdict.UNTESTABLE if not np.isfinite(seen / said) else judged(0.8 < seen / said < 1.25)
+        top = seen / sorted_.theory["ricochet"]
+        note = f"observed from h = {seen:.4g}, where h lambda_max = {top:.3g}; theory {said:.4g}"
+        claim, n = theory[0].upper() + theory[1:], len(metrics["step"])
+        found.append(Finding(claim, "not in the paper", "observed / theory", seen / said, n, verdict, note=note))
+    ends = metrics["h_sharpness_end"][sorted_.names != "divergent"]
+    found.append(
+        Finding(
+            "A run that converges ends where h lambda_max < 2",
+            "not in the paper",
+            "largest h lambda_max at the end",
+            float(ends.max()),
+            len(ends),
+            judged(bool(np.all(ends < 2))),
+        )
+    )
+    return found

@@ -1,0 +1,106 @@
+"""One style for all figures, and the few kinds of drawing they share.
+
+Colours are Okabe and Ito's, told apart by colour-blind readers, and every curve also has its own line style or marker.
+Figures are objects: nothing here touches pyplot or leaves a setting behind, and the same figure is the same bytes.
+"""
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from igr.lab.files import write_atomically
+
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW, GREY = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#F0E442",
+    "#7F7F7F",
+)
+
+STYLE: dict[str, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "legend.fontsize": 7.5,
+    "legend.frameon": True,
+    "legend.framealpha": 0.92,
+    "legend.edgecolor": "0.85",
+    "legend.handlelength": 2.6,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4,
+    "mathtext.fontset": "dejavusans",
+    "figure.dpi": 100,
+    "savefig.dpi": 200,
+    "svg.hashsalt": "igr",
+    "path.simplify": True,
+}
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """The settings under which figures are made and saved, gone afterwards."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        for name, value in STYLE.items():
+            matplotlib.rcParams[name] = value  # pyright: ignore[reportArgumentType]
+        yield
+
+
+def axes_grid(rows: int = 1, columns: int = 1, size: tuple[float, float] = (3.6, 3.0), **options: Any) -> Any:
+    """A figure and its axes; `size` is that of one panel in inches, so that text has one size in all figures."""
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, **options)
+
+
+def axis_label(words: str, symbol: str, column: str) -> str:
+    """What an axis shows: in words, in the paper's symbol, and under the code's name.
+
+    >>> axis_label("learning rate", "$h$", "learning_rate")
+    'learning rate $h$ (learning_rate)'
+    """
+    return " ".join(filter(None, (words, symbol, f"({column})")))
+
+
+def arrows(axes: Any, field: Callable[[np.ndarray, np.ndarray], tuple[Any, Any]], count: int = 17) -> None:
+    """The directions of a planar field on a grid of the visible area, all of one length, faint."""
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    margin = 0.5 / count
+    a, b = np.meshgrid(
+        np.linspace(left + margin * (right - left), right - margin * (right - left), count),
+        np.linspace(low + margin * (high - low), high - margin * (high - low), count),
+    )
+    u, v = field(a, b)
+    length = np.hypot(u, v)
+    length[length == 0] = 1
+    axes.quiver(a, b, u / length, v / length, color="0.80", scale=32, width=0.0028, headwidth=4, zorder=0)
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure as PNG and PDF, whole or not at all, without the time in them."""
+    written = []
+    for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None, "Producer": None})):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, metadata=metadata)
+        path = stem.with_name(f"{stem.name}.{kind}")
+        write_atomically(path, buffer.getvalue())
+        written.append(path)
+    return written
