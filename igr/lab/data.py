@@ -23,7 +23,8 @@ import numpy as np
 from igr.lab.config import ConfigError
 from igr.lab.files import reason, write_atomically
 
-NAMES = ("digits", "mnist", "cifar10")
+SHAPES = {"digits": (8, 8, 1), "mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
+NAMES = tuple(SHAPES)
 TIMEOUT = 30.0  # seconds without a byte, after which a mirror is given up
 
 

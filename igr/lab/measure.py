@@ -1,0 +1,132 @@
+"""What is measured of a stack: E, R_IG, slope and accuracy over a whole data set, and the same under parameter noise.
+
+The gradient is averaged over the data set first and squared then, R_IG = |grad E|^2 / m with E the mean over *all*
+images; the average of squared batch gradients would be larger by their variance. Loss, accuracy and gradient come from
+one pass, a scan over batches in constant memory, at the highest precision of matrix products whatever the training's.
+A replica whose loss is not finite has NaN in all columns: its arg-max class would pass for an accuracy of 0.1.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+import igr
+from igr.lab.models import Model
+from igr.lab.train import EVERYWHERE, REPLICAS, Engine, Images, cross_entropy
+
+BATCH = 1000  # images at a time; enough to fill a GPU with a few replicas, small enough for a stack of wide networks
+
+Columns = dict[str, Array]
+
+
+def evaluate(
+    model: Model, scale: float, gradient: bool = True, batch_statistics: bool = False, batch: int = BATCH
+) -> Callable[..., Columns]:
+    """`measure(params, state, x, y)`: loss and accuracy of one replica on a data set, with `gradient` also r_ig, slope.
+
+    `batch_statistics` lets batch norm use the statistics of each batch of `batch` images (training mode) instead of
+    the running ones; a model without state does not care.
+    """
+
+    def total(params: Any, state: Any, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+        logits, _ = model.apply(params, state, x, batch_statistics)
+        hits = (logits.argmax(axis=-1).astype(y.dtype) == y) & (weight > 0)
+        return (cross_entropy(logits, y) * weight).sum(), hits.sum(dtype=jnp.int32)
+
+    def measure(params: Any, state: Any, x: Array, y: Array) -> Columns:
+        n = len(y)
+        size = min(batch, n)
+        data = Images(x, y, scale)
+
+        def add(carry: Any, first: Array) -> tuple[Any, None]:
+            index = first + jnp.arange(size, dtype=jnp.int32)
+            weight = (index < n).astype(jnp.float32) * np.float32(1 / n)  # the last batch may reach past the end
+            images = (*data.pick(jnp.minimum(index, n - 1)), weight)
+            if gradient:
+                (loss, hits), grads = jax.value_and_grad(total, has_aux=True)(params, state, *images)
+                return jax.tree.map(jnp.add, carry, (loss, hits, grads)), None
+            return jax.tree.map(jnp.add, carry, total(params, state, *images)), None
+
+        zero = (jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32))
+        start = (*zero, jax.tree.map(jnp.zeros_like, params)) if gradient else zero
+        with jax.default_matmul_precision("highest"):
+            sums, _ = jax.lax.scan(add, start, jnp.arange(0, n, size, dtype=jnp.int32))
+        columns = {"loss": sums[0], "accuracy": sums[1].astype(jnp.float32) / np.float32(n)}
+        if gradient:
+            norm2 = igr.squared_norm(sums[2])
+            columns |= {"r_ig": norm2 / np.float32(igr.num_params(params)), "slope": jnp.sqrt(norm2)}
+        bad = ~jnp.isfinite(sums[0])
+        return {name: jnp.where(bad, jnp.full((), jnp.nan, jnp.float32), v) for name, v in columns.items()}
+
+    return measure
+
+
+class Meter:
+    """Measures stacks of an engine on its training set, on a test set and on a validation set where there is one."""
+
+    def __init__(self, engine: Engine, test: Images, validation: Images | None = None, batch_statistics: bool = False):
+        self.engine = engine
+        self._model, self._scale, self._batch_statistics = engine.model, engine.data.scale, batch_statistics
+        self._sets = {"train": engine.data, "test": test} | ({"validation": validation} if validation else {})
+        put = jax.sharding.NamedSharding(engine.mesh, EVERYWHERE)
+        self._sets = {k: v.put(put) for k, v in self._sets.items()}
+        specs = (REPLICAS, REPLICAS, EVERYWHERE, EVERYWHERE)
+        self._passes = {
+            gradient: engine.sharded(
+                jax.vmap(
+                    evaluate(engine.model, self._scale, gradient, batch_statistics and gradient),
+                    in_axes=(0, 0, None, None),
+                ),
+                specs,
+            )
+            for gradient in (False, True)
+        }
+        norms = jax.vmap(lambda params: jnp.sqrt(igr.squared_norm(params)))
+        self._norm = engine.sharded(norms, (REPLICAS,))
+
+    def _on(self, split: str, params: Any, state: Any, gradient: bool) -> Columns:
+        data = self._sets[split]
+        columns = self._passes[gradient](params, state, data.x, data.y)
+        prefix = "" if split == "train" else f"{split}_"
+        return {f"train_{k}" if split == "train" and k == "accuracy" else f"{prefix}{k}": v for k, v in columns.items()}
+
+    def watch(self, params: Any, state: Any) -> Columns:
+        """The cheap part, without gradients and without the training set: test (and validation) loss and accuracy."""
+        return {
+            k: v for split in self._sets if split != "train" for k, v in self._on(split, params, state, False).items()
+        }
+
+    def full(self, params: Any, state: Any) -> Columns:
+        """Everything: loss, accuracy, r_ig and slope on the training and test set, and the norm of the parameters."""
+        columns = self._on("train", params, state, True) | self._on("test", params, state, True)
+        if "validation" in self._sets:
+            columns |= self._on("validation", params, state, False)
+        return columns | {"param_norm": self._norm(params)}
+
+    def noise(
+        self, params: Any, state: Any, seed: int, sigmas: Sequence[float], realizations: int, split: str, gradient: bool
+    ) -> dict[str, np.ndarray]:
+        """Curves under multiplicative noise: columns of shape (replicas, sigmas, realizations).
+
+        Realization k draws from the same key at every sigma and for every replica, so that curves differ by sigma and
+        by network, not by luck.
+        """
+        measure = evaluate(self._model, self._scale, gradient, self._batch_statistics and gradient)
+
+        def curve(params: Any, state: Any, x: Array, y: Array, keys: Any, sigma: Float[Array, ""]) -> Columns:
+            def one(key: Any) -> Columns:
+                return measure(igr.perturb(key, params, sigma), state, x, y)
+
+            return jax.lax.map(one, keys)
+
+        specs = (REPLICAS, REPLICAS, EVERYWHERE, EVERYWHERE, EVERYWHERE, EVERYWHERE)
+        program = self.engine.sharded(jax.vmap(curve, in_axes=(0, 0, None, None, None, None)), specs)
+        keys = jax.random.split(jax.random.key(seed), realizations)
+        data, rows = self._sets[split], []
+        for sigma in sigmas:
+            rows.append(jax.device_get(program(params, state, data.x, data.y, keys, np.float32(sigma))))
+        return {k: np.stack([row[k] for row in rows], axis=1) for k in rows[0]}

@@ -1,0 +1,169 @@
+"""Training one stack from its first step to its last measurement, with checkpoints: the inside of a unit of work."""
+
+import functools
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from igr.lab import data as datasets
+from igr.lab.measure import Meter
+from igr.lab.train import Engine, Images, Stack
+
+if TYPE_CHECKING:
+    from igr.lab.sweep import StackRun
+    from igr.lab.work import Session
+
+SAVE_SHARE = 0.05  # at most this share of the time goes into checkpoints
+NOISE_SEED = 2020
+
+
+@functools.lru_cache(maxsize=2)
+def _dataset(name: str, train_images: int, validation: int, folder: str | None) -> datasets.Dataset:
+    dataset = datasets.load(name, folder)
+    if train_images:
+        dataset = dataset.subset(train_images, len(dataset.test))
+    return dataset.hold_out(validation) if validation else dataset
+
+
+class History:
+    """The measurements so far: a row a point, NaN where a column was not measured there."""
+
+    def __init__(self, saved: Mapping[str, np.ndarray] | None = None):
+        self.steps: list[int] = [int(n) for n in saved["history/step"]] if saved else []
+        self.columns: dict[str, list[np.ndarray]] = {}
+        for name, values in (saved or {}).items():
+            if name.startswith("history/") and name != "history/step":
+                self.columns[name.removeprefix("history/")] = list(values)
+
+    def add(self, step: int, measured: Mapping[str, np.ndarray]) -> None:
+        """A new row; a column seen for the first time is NaN in the rows before."""
+        self.steps.append(step)
+        width = len(next(iter(measured.values())))
+        blank = np.full(width, np.nan, np.float32)
+        for name in {**self.columns, **measured}:
+            column = self.columns.setdefault(name, [blank] * (len(self.steps) - 1))
+            column.append(np.asarray(measured.get(name, blank)))
+
+    def arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
+        """Columns of shape (points, replicas), and the steps."""
+        steps = {f"{prefix}step": np.array(self.steps, np.int64)}
+        return steps | {f"{prefix}{name}": np.stack(rows) for name, rows in sorted(self.columns.items())}
+
+
+@functools.partial(jax.jit, donate_argnums=(0, 1))
+def _keep_best(best: Any, kept: Any, now: Any, accuracy: jax.Array, step: jax.Array) -> tuple[Any, Any]:
+    """The best accuracy, its step and the (params, state) there; the first maximum counts, and NaN never wins."""
+    better = accuracy > best[0]
+
+    def choose(old: jax.Array, new: jax.Array) -> jax.Array:
+        return jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+    value = (choose(best[0], accuracy), choose(best[1], jnp.broadcast_to(step, better.shape)))
+    return value, jax.tree.map(choose, kept, now)
+
+
+def compute(run: "StackRun", session: "Session") -> Mapping[str, Any]:
+    """The measurements of a stack: its history, the best and the last parameters' columns, the noise curves."""
+    shape = run.shape
+    dataset = _dataset(shape.data, shape.train_images, shape.validation, os.environ.get("IGR_DATA_DIR"))
+    train, test, held = (
+        Images(jnp.asarray(s.x), jnp.asarray(s.y), dataset.scale) if s is not None else None
+        for s in (dataset.train, dataset.test, dataset.validation)
+    )
+    assert train is not None
+    assert test is not None
+    engine = Engine(
+        shape.build(), train, shape.batch_size, shape.method or None, shape.precision, replicas=len(run.seeds)
+    )
+    meter = Meter(engine, test, held, batch_statistics=True)
+    rates = engine.rates(run.learning_rates, run.mus)
+    points, full = shape.schedule.points(shape.steps, engine.steps_per_epoch)
+
+    stack = engine.init(run.seeds)
+    best = (engine.place(np.full(len(run.seeds), -1, np.float32)), engine.place(np.full(len(run.seeds), -1, np.int32)))
+    kept: Any = jax.tree.map(jnp.copy, (stack.params, stack.state))
+    saved = session.load()
+    history = History(saved)
+    if saved is not None:
+        leaves, structure = jax.tree.flatten((stack, best, kept))
+        stack, best, kept = structure.unflatten(engine.place([saved[f"leaf/{i}"] for i in range(len(leaves))]))
+
+    def checkpoint() -> dict[str, np.ndarray]:
+        leaves = jax.device_get(jax.tree.leaves((stack, best, kept)))
+        return history.arrays("history/") | {f"leaf/{i}": leaf for i, leaf in enumerate(leaves)}
+
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves((stack, kept)))
+    cost = size / 50e6  # seconds a checkpoint takes; a guess until the first is written
+    saved_at = last = time.monotonic()
+    done = history.steps[-1] if history.steps else 0
+    for point, complete in zip(points.tolist(), full.tolist(), strict=True):
+        if point <= done and history.steps and point <= history.steps[-1]:
+            continue
+        stack = engine.advance(stack, rates, run.seeds, done, point)
+        measured = meter.full(stack.params, stack.state) if complete else meter.watch(stack.params, stack.state)
+        best, kept = _keep_best(best, kept, (stack.params, stack.state), measured["test_accuracy"], np.int32(point))
+        history.add(point, jax.device_get(measured))
+        now = time.monotonic()
+        session.progress(0.98 * point / shape.steps, _describe(run, history, best, (point - done) / (now - last)))
+        done, last = point, now
+        if now - saved_at > cost / SAVE_SHARE or session.save_every == 0:
+            begun = time.monotonic()
+            if session.save(checkpoint):
+                saved_at = time.monotonic()
+                cost = saved_at - begun
+    return _results(run, meter, stack, best, kept, history, full)
+
+
+def _results(run: "StackRun", meter: Meter, stack: Stack, best: Any, kept: Any, history: History, full: Any) -> Any:
+    params, state = kept
+    noise, final = run.shape.noise, jax.device_get(stack.diverged)
+    arrays: dict[str, Any] = history.arrays() | {
+        "full": full,
+        "learning_rate": np.array(run.learning_rates),
+        "mu": np.array(run.mus),
+        "seed": np.array(run.seeds, np.int64),
+        "num_params": np.int64(run.shape.num_params),
+        "steps_per_epoch": np.int64(meter.engine.steps_per_epoch),
+        "train_size": np.int64(meter.engine.size),
+        "diverged": final.astype(np.int64),
+        "best_step": np.asarray(jax.device_get(best[1]), np.int64),
+    }
+    arrays |= {f"best_{name}": value for name, value in jax.device_get(meter.full(params, state)).items()}
+    if noise.sigmas:
+        slopes = meter.noise(params, state, NOISE_SEED, noise.sigmas, noise.slopes, "train", True)
+        accuracies = meter.noise(params, state, NOISE_SEED, noise.sigmas, noise.accuracies, "test", False)
+        arrays |= {
+            "noise_sigma": np.array(noise.sigmas),
+            "noise_slope": slopes["slope"],
+            "noise_loss": slopes["loss"],
+            "noise_test_accuracy": accuracies["accuracy"],
+        }
+    return arrays
+
+
+def _describe(run: "StackRun", history: History, best: Any, speed: float) -> str:
+    """Steps a second, then a line for each learning rate: loss, R_IG, best test accuracy, means over its replicas."""
+    rates, accuracy = np.array(run.learning_rates), jax.device_get(best[0])
+    lines = [f"step {history.steps[-1]:,}, {speed:,.0f} steps/s"]
+    latest = {
+        name: next(
+            (row for row in reversed(history.columns[name]) if not np.isnan(row).all()), history.columns[name][-1]
+        )
+        for name in ("loss", "r_ig")
+    }
+    for rate in sorted(set(run.learning_rates), reverse=True):
+        mine = rates == rate
+        loss, r_ig, top = (_mean(values[mine]) for values in (latest["loss"], latest["r_ig"], accuracy))
+        lines.append(f"h = {rate:<7g} E = {loss:.3e}  R_IG = {r_ig:.3e}  best test accuracy = {top:.4f}")
+    return "\n".join(lines)
+
+
+def _mean(values: np.ndarray) -> float:
+    """The mean over what is finite; NaN where nothing is."""
+    good = values[np.isfinite(values)]
+    return float(good.mean()) if good.size else float("nan")

@@ -1,0 +1,195 @@
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import igr
+from igr.lab.models import Model, mlp
+from igr.lab.train import Engine, Images, batch_loss, cross_entropy
+
+MODEL = mlp(12, depth=2, inputs=16, classes=3, activation="tanh")  # smooth, so that differences approach derivatives
+
+
+def images(n=50, seed=0, classes=3, shape=(4, 4, 1)):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, n).astype(np.int32)
+    x = (rng.integers(0, 128, (n, *shape)) + 40 * y[:, None, None, None]).astype(np.uint8)
+    return Images(jnp.asarray(x), jnp.asarray(y), 255.0)
+
+
+def train(rates, mus=None, seeds=None, steps=24, batch=8, cuts=(), **settings):
+    mus, seeds = mus or [0.0] * len(rates), seeds or [0] * len(rates)
+    engine = Engine(settings.pop("model", MODEL), images(), batch, replicas=len(rates), **settings)
+    stack, here = engine.init(seeds), 0
+    for stop in (*cuts, steps):
+        stack = engine.advance(stack, engine.rates(rates, mus), seeds, here, stop)
+        here = stop
+    return stack
+
+
+def replica(stack, i):
+    return jax.tree.map(lambda leaf: np.asarray(leaf[i]), stack)
+
+
+def close(a, b, rtol=1e-5):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-6)
+
+
+def same(a, b):
+    return all(
+        (np.asarray(x) == np.asarray(y)).all() for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
+
+
+def test_a_stack_equals_single_runs():
+    rates, seeds = [0.5, 0.1, 0.1], [0, 0, 7]
+    stack = train(rates, seeds=seeds)
+    for i in range(3):
+        alone = train(rates[i : i + 1], seeds=seeds[i : i + 1])
+        close(replica(stack, i), replica(alone, 0))
+    assert not np.allclose(stack.params[0]["w"][0], stack.params[0]["w"][1], rtol=1e-3)
+    assert not np.allclose(stack.params[0]["w"][1], stack.params[0]["w"][2], rtol=1e-3)
+
+
+def batches(seed, steps, n=50, batch=8):
+    """The batches by their definition: a permutation for each epoch, keyed by seed and epoch; the rest is dropped."""
+    for epoch in range(steps // (n // batch) + 1):
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1), epoch)
+        order = np.asarray(jax.random.permutation(key, jnp.arange(n, dtype=jnp.int32)))
+        yield from order[: n // batch * batch].reshape(-1, batch)
+
+
+def test_without_penalty_it_is_a_hand_written_optax_loop_bit_for_bit():
+    data, steps = images(), 24
+    params, _ = MODEL.init(jax.random.fold_in(jax.random.key(3), 0))
+    optimizer = optax.sgd(np.float32(0.2))
+    state = optimizer.init(params)
+
+    @jax.jit
+    def step(params, state, index):
+        def loss(p):
+            x = data.x[index].astype(jnp.float32) * np.float32(1 / 255)
+            logits = MODEL.apply(p, (), x, True)[0]
+            return cross_entropy(logits, data.y[index]).mean()
+
+        updates, state = optimizer.update(jax.grad(loss)(params), state)
+        return optax.apply_updates(params, updates), state
+
+    for _, index in zip(range(steps), batches(3, steps), strict=False):
+        params, state = step(params, state, jnp.asarray(index))
+    assert same(replica(train([0.2], seeds=[3], steps=steps), 0).params, params)
+
+
+def test_cutting_a_training_up_changes_no_bit():
+    whole = train([0.3, 0.05])
+    assert same(whole, train([0.3, 0.05], cuts=(1, 2, 6, 7, 20)))
+    assert not same(whole, train([0.3, 0.05], steps=18))
+
+
+@pytest.mark.parametrize(("method", "batch"), [("exact", 8), ("forward", 8), ("central", 8), ("exact", 0)])
+def test_every_method_of_the_penalty_trains_on_the_penalized_loss(method, batch):
+    data, mus = images(), [0.0, 0.2]
+    stack = train([0.1, 0.1], mus=mus, steps=2, batch=batch, method=method, precision="highest")
+    for i, mu in enumerate(mus):
+        params, _ = MODEL.init(jax.random.fold_in(jax.random.key(0), 0))
+
+        def penalized(p, index, mu=mu):
+            x = data.x[index].astype(jnp.float32) * np.float32(1 / 255)
+            loss = lambda q: batch_loss(MODEL)(q, (), x, data.y[index])[0]  # noqa: E731
+            return loss(p) + np.float32(mu) * igr.squared_norm(jax.grad(loss)(p))
+
+        for _, index in zip(range(2), batches(0, 2), strict=False):
+            grads = jax.grad(penalized)(params, jnp.asarray(index) if batch else jnp.arange(50))
+            params = jax.tree.map(lambda p, g: p - np.float32(0.1) * g, params, grads)
+        close(replica(stack, i).params, params, rtol=2e-3)
+    if batch:
+        assert same(replica(stack, 0), replica(train([0.1], steps=2, precision="highest"), 0))
+    assert not np.allclose(replica(stack, 0).params[0]["w"], replica(stack, 1).params[0]["w"], atol=1e-5)
+
+
+def test_a_diverging_replica_is_marked_and_changes_nothing_in_the_others():
+    model = mlp(12, depth=2, inputs=16, classes=3)  # ReLU, as tanh would saturate and stay finite
+    healthy = train([0.1, 0.1, 0.1], seeds=[0, 1, 2], steps=36, model=model)
+    mixed = train([0.1, 1e30, 0.1], seeds=[0, 1, 2], steps=36, model=model)
+    assert mixed.diverged.tolist()[::2] == [-1, -1]
+    assert 1 <= int(mixed.diverged[1]) <= 4
+    for i in (0, 2):
+        assert same(replica(healthy, i), replica(mixed, i))
+    assert not np.isfinite(mixed.params[0]["w"][1]).all()
+
+
+def test_the_full_batch_is_gradient_descent_on_the_mean(monkeypatch):
+    monkeypatch.setattr("igr.lab.train.FULL_BATCH_CHUNK", 20)  # 50 images in pieces of 20, 20 and 10
+    data = images()
+    params, _ = MODEL.init(jax.random.fold_in(jax.random.key(0), 0))
+    x = data.x.astype(jnp.float32) * np.float32(1 / 255)
+    for _ in range(5):
+        grads = jax.grad(lambda p: cross_entropy(MODEL.apply(p, (), x, True)[0], data.y).mean())(params)
+        params = jax.tree.map(lambda p, g: p - np.float32(0.2) * g, params, grads)
+    close(replica(train([0.2], steps=5, batch=0), 0).params, params)
+
+
+def test_model_state_is_carried():
+    def apply(params, state, x, train):
+        return MODEL.apply(params, (), x, train)[0], state + x.mean()
+
+    model = Model(lambda key: (MODEL.init(key)[0], jnp.zeros((), jnp.float32)), apply)
+    stack = train([0.1, 0.1], seeds=[0, 1], steps=6, model=model)
+    means = [
+        sum(float(images().x[i].mean()) / 255 for _, i in zip(range(6), batches(s, 6), strict=False)) for s in (0, 1)
+    ]
+    np.testing.assert_allclose(stack.state, means, rtol=1e-5)
+    with pytest.raises(ValueError, match="no batch statistics"):
+        train([0.1], batch=0, steps=1, model=model)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch": 51}, "batch_size must lie in"),
+        ({"precision": "half"}, "unknown precision"),
+        ({"mus": [1.0]}, "needs a method"),
+    ],
+)
+def test_bad_settings_are_one_sentence(settings, message):
+    with pytest.raises(ValueError, match=message):
+        train([0.1], **settings)
+
+
+DEVICES = """
+import sys
+sys.path[:0] = {path!r}
+import jax
+jax.config.update("jax_num_cpu_devices", {count})
+import numpy as np
+from test_train import train
+stack = train([0.3, 0.2, 0.1, 0.05] * 2, seeds=[0, 1, 2, 3, 4, 5, 6, 7])
+assert len(stack.params[0]["w"].sharding.device_set) == {count}, stack.params[0]["w"].sharding
+np.savez({out!r}, *jax.tree.leaves(stack))
+"""
+
+
+def test_eight_devices_give_the_results_of_one(tmp_path):
+    results = []
+    for count in (1, 8):
+        out = str(tmp_path / f"{count}.npz")
+        code = DEVICES.format(path=[os.path.dirname(__file__), os.getcwd()], count=count, out=out)
+        subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "JAX_PLATFORMS": "cpu"})
+        with np.load(out) as archive:
+            results.append([archive[name] for name in archive.files])
+    for one, eight in zip(*results, strict=True):
+        np.testing.assert_allclose(one, eight, rtol=1e-6, atol=1e-7)
+
+
+def test_cross_entropy_is_that_of_optax(getkey):
+    logits, labels = 5 * jax.random.normal(getkey(), (9, 4)), jnp.arange(9) % 4
+    expected = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    np.testing.assert_allclose(cross_entropy(logits, labels), expected, rtol=1e-9)
+    certain = jnp.array([[0.0, -jnp.inf, -jnp.inf]])
+    assert jnp.isfinite(jax.grad(lambda z: cross_entropy(z, jnp.array([0])).sum())(certain)).all()
