@@ -4,8 +4,10 @@ A configuration is everything that decides a result, and nothing else: the same 
 in every process, on every machine. Command-line flags are made from the fields, so no flag can be parsed and forgotten.
 """
 
+import contextlib
 import dataclasses
 import hashlib
+import importlib
 import json
 import math
 import types
@@ -63,9 +65,9 @@ class Config:
     _kinds: ClassVar[dict[str, type["Config"]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any):
-        """Remember the class under its name, by which a stored configuration is read back."""
+        """Remember the class under its full name, by which a stored configuration is read back."""
         super().__init_subclass__(**kwargs)
-        Config._kinds[cls.__name__] = cls
+        Config._kinds[cls.kind()] = cls
 
     def __post_init__(self):
         hints = get_type_hints(type(self))
@@ -93,22 +95,32 @@ class Config:
         except TypeError as error:
             raise ConfigError(f"{cls.__name__} cannot be made from {sorted(values)}: {error}.") from None
 
+    @classmethod
+    def kind(cls) -> str:
+        """The full name of the class, `module:name`."""
+        return f"{cls.__module__}:{cls.__name__}"
+
     def to_json(self) -> str:
-        """Canonical JSON: the class's name and its fields in sorted order, floats as their shortest exact decimal."""
-        return json.dumps({"kind": type(self).__name__, **self.to_dict()}, sort_keys=True, separators=(",", ":"))
+        """JSON from which `from_json` makes an equal configuration."""
+        return json.dumps({"kind": self.kind(), **self.to_dict()}, sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> "Config":
-        """The inverse of `to_json`; the class must have been imported."""
+        """The inverse of `to_json`. It imports modules of `igr`; other classes must be there already."""
         values = json.loads(text)
-        kind = values.pop("kind", None)
+        kind = str(values.pop("kind", None))
+        module = kind.partition(":")[0]
+        if kind not in Config._kinds and module.startswith("igr."):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
         if kind not in Config._kinds:
             raise ConfigError(f"No configuration of kind {kind!r} is known here.")
         return Config._kinds[kind].from_dict(values)
 
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON: equal in every process, and independent of the order of the fields."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        """SHA-256 of canonical JSON: equal in every process, whatever the order of the fields and the module."""
+        values = {"kind": type(self).__name__, **self.to_dict()}
+        return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, checked again."""

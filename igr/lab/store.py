@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from igr.lab.config import Config
+from igr.lab.config import Config, ConfigError
 from igr.lab.files import Metrics, StoreError, npz_arrays, npz_bytes, reason, write_atomically
 from igr.lab.provenance import surroundings
 
@@ -106,6 +106,8 @@ class Store:
                 problems.append(str(error))
             except FileNotFoundError:
                 problems.append(f"{folder} is not finished.")
+            except ConfigError as error:
+                problems.append(f"{folder} was stored by another version of igr: {error}")
         return table, problems
 
     def experiments(self) -> list[str]:
@@ -143,6 +145,8 @@ class Folder:
             warnings.warn(DamageWarning(f"{error} It is computed again."), stacklevel=2)
             self.clear()
             return False
+        with contextlib.suppress(OSError):  # left where a process died between its last two operations
+            (self.path / "checkpoint.bin").unlink()
         return True
 
     def write(self, metrics: Mapping[str, Any], seed: int | None = None, **about: Any) -> None:
@@ -150,7 +154,7 @@ class Folder:
         record = {
             "format": FORMAT,
             "experiment": self.experiment,
-            "kind": type(self.config).__name__,
+            "kind": self.config.kind(),
             "config": self.config.to_dict(),
             "digest": self.config.digest(),
             "seed": seed,
