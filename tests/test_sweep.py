@@ -1,0 +1,202 @@
+"""Units of work: what is computed, stored, cut off and taken up again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from igr.lab.config import Config, ConfigError
+from igr.lab.files import npz_bytes
+from igr.lab.store import Store
+from igr.lab.sweep import Network, Noise, Schedule, Shape, StackRun, stacks
+from igr.lab.work import Cancelled, Session, run_units
+
+SHAPE = Shape(width=6, depth=1, steps=60, train_images=96, schedule=Schedule(early=2, every=4))
+RUN = StackRun(SHAPE, (0.3, 0.05, 1e30), (0.0,) * 3, (0, 1, 0))
+
+
+@pytest.fixture(scope="module")
+def metrics():
+    return RUN.compute(Session())
+
+
+def test_the_history_has_a_row_a_point_and_gaps_where_only_the_test_set_was_watched(metrics):
+    points, full = SHAPE.schedule.points(60, 3)
+    assert metrics["step"].tolist() == points.tolist()
+    assert metrics["full"].tolist() == full.tolist()
+    assert 0 < full.sum() < len(full)
+    assert metrics["r_ig"].shape == metrics["test_accuracy"].shape == (len(points), 3)
+    for name in ("loss", "r_ig", "slope", "param_norm", "train_accuracy", "test_r_ig"):
+        assert np.isfinite(metrics[name][full][:, :2]).all()
+        assert np.isnan(metrics[name][~full]).all()
+    assert np.isfinite(metrics["test_accuracy"][:, :2]).all()
+    np.testing.assert_allclose(metrics["slope"], np.sqrt(metrics["r_ig"] * metrics["num_params"]), rtol=1e-4)
+    assert metrics["loss"][-1, 0] < 0.6 * metrics["loss"][0, 0]
+
+
+def test_the_parameters_of_the_best_test_accuracy_are_those_measured(metrics):
+    for i in range(2):
+        row = int(np.nanargmax(metrics["test_accuracy"][:, i]))
+        assert metrics["best_step"][i] == metrics["step"][row]
+        assert metrics["best_test_accuracy"][i] == metrics["test_accuracy"][row, i]
+        if metrics["full"][row]:
+            assert metrics["best_r_ig"][i] == pytest.approx(metrics["r_ig"][row, i], rel=1e-6)
+
+
+def test_a_diverged_network_keeps_its_place(metrics):
+    assert metrics["diverged"].tolist()[:2] == [-1, -1]
+    assert 0 < metrics["diverged"][2] < 10
+    assert np.isnan(metrics["test_accuracy"][-1, 2])
+    assert metrics["best_step"][2] < metrics["diverged"][2]
+
+
+class Stops(Session):
+    """A session that saves at every point and is cut off after some of them."""
+
+    def __init__(self, points, saved=None):
+        super().__init__(save_every=0.0)
+        self.points, self.saved = points, saved
+
+    def load(self):
+        return self.saved
+
+    def save(self, arrays):
+        self.saved = {name: np.array(value) for name, value in arrays().items()}
+        return True
+
+    def progress(self, fraction, text=""):
+        self.points -= 1
+        if self.points < 0:
+            raise Cancelled
+
+
+def test_a_resumed_run_has_the_same_bytes(metrics):
+    first = Stops(9)
+    with pytest.raises(Cancelled):
+        RUN.compute(first)
+    assert first.saved is not None
+    assert npz_bytes(RUN.compute(Stops(1000, first.saved))) == npz_bytes(metrics)
+
+
+KILLED = """
+import sys
+from igr.lab.store import Store
+from igr.lab.sweep import Shape, StackRun, Schedule
+from igr.lab.work import run_units
+shape = Shape(width=6, depth=1, steps=300, train_images=96, schedule=Schedule(early=2, stretch=1.05))
+run = StackRun(shape, (0.1,), (0.0,), (0,))
+run_units(Store(sys.argv[1]), "mlp", [run], save_every=0.0)
+"""
+
+
+def test_a_killed_process_resumes_to_the_bytes_of_one_that_was_not(tmp_path):
+    command = [sys.executable, "-c", KILLED]
+    env = {**os.environ, "PYTHONPATH": os.getcwd(), "JAX_PLATFORMS": "cpu"}
+    killed = subprocess.Popen([*command, str(tmp_path / "killed")], env=env)
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "killed").rglob("checkpoint.bin")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert list((tmp_path / "killed").rglob("checkpoint.bin")), "it finished before it could be killed"
+    for name in ("killed", "whole"):
+        subprocess.run([*command, str(tmp_path / name)], env=env, check=True)
+    stored = [next((tmp_path / name).rglob("metrics.npz")).read_bytes() for name in ("killed", "whole")]
+    assert stored[0] == stored[1]
+
+
+def test_a_stored_unit_is_skipped_and_reads_back(tmp_path, metrics):
+    store = Store(tmp_path)
+    quick = RUN.replace(shape=SHAPE.replace(steps=3))
+    assert run_units(store, "mlp", [quick]).computed == [quick.label]
+    assert run_units(store, "mlp", [quick]).skipped == [quick.label]
+    back = store.folder("mlp", quick).read()
+    assert back.config == quick
+    assert back.metrics["seed"].tolist() == [0, 1, 0]
+    assert back.record["seconds"] > 0
+
+
+def test_noise_and_validation_are_measured_when_asked():
+    shape = SHAPE.replace(steps=3, validation=20, noise=Noise((0.0, 1.0), slopes=2, accuracies=3))
+    metrics = StackRun(shape, (0.1,), (0.0,), (0,)).compute(Session())
+    assert metrics["noise_slope"].shape == (1, 2, 2)
+    assert metrics["noise_test_accuracy"].shape == (1, 2, 3)
+    assert metrics["noise_test_accuracy"][0, 0] == pytest.approx([metrics["best_test_accuracy"][0]] * 3, abs=1e-6)
+    assert metrics["noise_slope"][0, 0] == pytest.approx([metrics["best_slope"][0]] * 2, rel=1e-4)
+    assert np.isfinite(metrics["validation_accuracy"]).all()
+    assert metrics["train_size"] == 76
+
+
+def test_progress_says_group_speed_and_the_state_of_each_learning_rate():
+    said = []
+    StackRun(SHAPE, (0.3, 0.1, 0.3), (0.0,) * 3, (0, 0, 1)).compute(
+        Session(watch=lambda f, text: said.append((f, text)))
+    )
+    fractions, texts = zip(*said, strict=True)
+    assert list(fractions) == sorted(fractions)
+    lines = texts[-1].splitlines()
+    assert lines[0].startswith("step 60, ")
+    assert lines[0].endswith("steps/s")
+    assert [line.split("E =")[0].split() for line in lines[1:]] == [["h", "=", "0.3"], ["h", "=", "0.1"]]
+    assert "R_IG =" in lines[1]
+    assert "best test accuracy =" in lines[1]
+
+
+def test_stacks_group_by_shape_and_cut_by_work():
+    wide, narrow = Shape(width=40, steps=10), Shape(width=4, steps=10)
+    networks = [Network(s, h, seed=k) for k in (0, 1, 2) for s in (wide, narrow) for h in (0.1, 0.2)]
+    units = stacks(networks, work=2 * wide.num_params * wide.steps)
+    assert [(u.shape.width, u.seeds) for u in units] == [
+        (40, (0, 0)),
+        (40, (1, 1)),
+        (40, (2, 2)),
+        (4, (0, 0, 1, 1, 2, 2)),
+    ]
+    assert all(u.learning_rates == (0.1, 0.2) * (len(u.seeds) // 2) for u in units)
+    penalized = [Network(narrow.replace(method="forward"), 0.1, mu) for mu in (0.0, 0.5)]
+    assert [(u.mus, u.shape.method) for u in stacks(penalized)] == [((0.0,), ""), ((0.5,), "forward")]
+
+
+@pytest.mark.parametrize(
+    ("steps", "epoch", "schedule", "points", "full"),
+    [
+        (6, 1, Schedule(early=0), [0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5, 6]),
+        (30, 10, Schedule(early=1, every=5), [0, 1, 10, 20, 30], [0, 1, 30]),
+        (100, 10, Schedule(early=0, stretch=2.0, watch=5), [0, 10, 20, 40, 50, 80, 100], [0, 10, 20, 40, 80, 100]),
+    ],
+)
+def test_schedules(steps, epoch, schedule, points, full):
+    found, complete = schedule.points(steps, epoch)
+    assert found.tolist() == points
+    assert found[complete].tolist() == full
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Shape(data="fashion"), "data must be one of digits, mnist, cifar10"),
+        (lambda: Shape(activation="swish"), "activation must be one of relu"),
+        (lambda: Shape(steps=0), "width and steps must be positive"),
+        (lambda: Network(SHAPE, -0.1), "a learning rate must be positive"),
+        (lambda: Network(SHAPE, 0.1, mu=0.1), "mu > 0 needs a method"),
+        (lambda: StackRun(SHAPE, (0.1,), (0.0,), (0, 1)), "as many learning rates"),
+        (lambda: StackRun(SHAPE, (0.1,), (0.0,), (-1,)), "a seed must lie in"),
+        (lambda: Schedule(stretch=0.5), "must be at least 1"),
+        (lambda: Noise((-1.0,)), "sigmas must not be negative"),
+    ],
+)
+def test_a_bad_config_is_one_sentence(make, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_unit_is_named_by_what_decides_its_result():
+    again = Config.from_json(RUN.to_json())
+    assert again == RUN
+    assert again.digest() == RUN.digest() != RUN.replace(seeds=(0, 1, 1)).digest()
+    assert RUN.digest() != RUN.replace(shape=SHAPE.replace(precision="highest")).digest()
