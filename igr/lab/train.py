@@ -92,7 +92,7 @@ class Engine:
 
     `batch_size` 0 means the full batch. `method` is None for plain gradient descent (mu must then be zero), or a method
     of `igr.value_and_grad` for the gradient of E + mu |grad E|^2. `precision` is that of the training's matrix
-    products; measurements have their own.
+    products; measurements have their own. `unroll` is the scan's: steps compiled as one loop body.
     """
 
     def __init__(
@@ -104,13 +104,14 @@ class Engine:
         precision: str = "default",
         devices: Sequence[Any] | None = None,
         replicas: int = 1,
+        unroll: int = 1,
     ):
         if precision not in PRECISIONS:
             raise ValueError(f"unknown precision {precision!r}: choose one of {', '.join(PRECISIONS)}.")
         if not 0 <= batch_size <= len(data.y):
             raise ValueError(f"batch_size must lie in 0 (full) ... {len(data.y)}, but it is {batch_size}.")
         self.model, self.batch_size, self.method, self.precision = model, batch_size, method, precision
-        self.size = len(data.y)
+        self.size, self.unroll = len(data.y), unroll
         self.steps_per_epoch = self.size // batch_size if batch_size else 1
         devices = list(devices or jax.devices())
         count = max(k for k in range(1, len(devices) + 1) if replicas % k == 0)  # as many as divide the stack evenly
@@ -206,7 +207,7 @@ class Engine:
             return (jax.vmap(step, in_axes=(0, 0, 0, None))(stack, rates, index, number), number + jnp.int32(1)), None
 
         with matmul_precision(self.precision):
-            (stack, _), _ = jax.lax.scan(body, (stack, start), order)
+            (stack, _), _ = jax.lax.scan(body, (stack, start), order, unroll=min(self.unroll, count))
         return stack
 
     def _gradient(self) -> Callable[..., tuple[Array, Any, Any]]:
