@@ -118,7 +118,7 @@ def main() -> None:
     except (ConfigError, StoreError) as error:
         _complain(str(error))
         sys.exit(2)
-    except (KeyboardInterrupt, typer.Abort):
+    except (_Stopped, KeyboardInterrupt, typer.Abort):
         _complain("Stopped. What is finished is kept: the same command goes on from there.")
         sys.exit(130)
     except BrokenPipeError:  # the reader of a pipe has gone
@@ -156,11 +156,14 @@ def _compute(name: str, options: RunOptions, own: Config | None) -> bool:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
-        outcome = run_units(store, name, units, options.jobs, _Display(progress, name, len(units)))
+        try:
+            outcome = run_units(store, name, units, options.jobs, _Display(progress, name, len(units)))
+        except KeyboardInterrupt:  # typer would end here without a word
+            raise _Stopped from None
     text = f"{name}: {len(outcome.computed)} computed, {len(outcome.skipped)} already there"
     console.print(f"{text}, {len(outcome.failed)} failed." if outcome.failed else f"{text}.", highlight=False)
     for label, reason in outcome.failed.items():
-        console.print(Text(f"failed: {label}: {reason}", style="red"))
+        console.print(Text(f"failed: {label}: {reason}", style="red"), soft_wrap=True)
     return not outcome.failed
 
 
@@ -190,6 +193,10 @@ def _findings(findings: list[Any], title: str) -> RichTable:
         number = f"{each.quantity} = {each.value:.4g}" if each.value is not None else each.quantity
         table.add_row(each.claim, number, str(each.n), Text(each.verdict, style=colours.get(each.verdict, "")))
     return table
+
+
+class _Stopped(Exception):
+    """The user pressed Ctrl-C while units were computed."""
 
 
 class _Display(Watcher):

@@ -1,0 +1,161 @@
+"""The command as a user meets it: in a process of its own, its exit codes and what it prints."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from igr import cli
+from igr.lab.experiments import REGISTRY
+
+
+def igr(*arguments, **options):
+    environment = {**os.environ, "COLUMNS": "80", "LINES": "24", **options.pop("env", {})}
+    command = [sys.executable, "-m", "igr.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, **options)
+
+
+# Values that are not the defaults, so that a flag which is parsed and forgotten shows.
+RUN = ("run", "two-parameter", "--scale", "smoke", "--rates", "41", "--stop-loss", "1e-11", "--jobs", "2")
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("cli")
+
+
+@pytest.fixture(scope="module")
+def ran(out):
+    return igr(*RUN, "--out", str(out), "--json")
+
+
+def test_help_fits_a_screen_and_shows_an_example():
+    result = igr("--help")
+    assert result.returncode == 0
+    lines = result.stdout.rstrip().splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert "igr run two-parameter" in result.stdout
+    for command in ("list", "run", "report", "reproduce"):
+        assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE)
+
+
+def test_run_prints_json_alone_on_its_output(ran):
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert found["scale"] == "smoke"
+    assert len(found["findings"]) == 20
+    assert "20 computed, 0 already there." in ran.stderr
+
+
+def test_run_again_computes_nothing_and_report_draws(ran, out):
+    again = igr(*RUN, "--out", str(out))
+    assert "0 computed, 20 already there." in again.stderr
+    assert "verdict" in again.stdout
+    assert "\x1b[" not in again.stdout + again.stderr, "no colours where there is no terminal"
+    result = igr("report", "--out", str(out))
+    assert result.returncode == 0, result.stderr
+    for name in ("1a", "1b", "A1", "A2", "phases"):
+        assert str(out / "figures" / f"two-parameter-{name}.pdf") in result.stdout
+        assert (out / "figures" / f"two-parameter-{name}.png").exists()
+
+
+def test_flags_come_from_the_options_and_reach_the_run(ran, out):
+    shown = igr("run", "two-parameter", "--help").stdout
+    for flag in ("--scale", "--out", "--jobs", "--json", "--stop-loss", "--rates"):
+        assert flag in shown
+    configs = [json.loads(path.read_text())["config"] for path in out.glob("two-parameter/*/config.json")]
+    assert {config["stop_loss"] for config in configs} == {1e-11}
+    assert 41 in {config.get("count") for config in configs}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "two-paramter"], "There is no experiment 'two-paramter'; did you mean 'two-parameter'?"),
+        (["run", "two-parameter", "--scale", "huge"], "'huge' is not one of"),
+        (["run", "two-parameter", "--jobs", "0"], "jobs must be at least 1, and it is 0."),
+        (["run", "two-parameter", "--stop-loss", "0"], "stop_loss must lie between 1e-28 and 1, and it is 0.0."),
+        (["run", "two-parameter", "--colour"], "No such option"),
+        (["run", "two-parameter", "--out", "/dev/null/x"], "Could not write"),
+        (["report", "--out", "nowhere"], "There are no stored runs in nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, tmp_path):
+    result = igr(*arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert sentence in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_a_failed_run_is_exit_code_1(monkeypatch, tmp_path, capsys):
+    from igr.lab.experiments.two_parameter_scans import PenaltyScan
+
+    def fail(self, session):
+        raise FloatingPointError("it went wrong")
+
+    monkeypatch.setattr(PenaltyScan, "compute", fail)
+    monkeypatch.setattr(sys, "argv", ["igr", "run", "two-parameter", "--scale", "smoke", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 1
+    shown = capsys.readouterr()
+    assert "19 computed, 0 already there, 1 failed." in shown.err
+    assert "FloatingPointError: it went wrong" in shown.err
+    assert "not testable" in shown.out
+
+
+def test_interrupt_says_how_to_resume(tmp_path):
+    """Ctrl-C while it computes; the stored units are kept and the next call goes on."""
+    command = [sys.executable, "-m", "igr.cli", "run", "two-parameter", "--scale", "paper", "--rates", "200000",
+               "--out", str(tmp_path)]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("two-parameter/*/checkpoint.bin")) and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on from there" in errors
+    assert "Traceback" not in errors
+    assert len(list(tmp_path.glob("two-parameter/*/SHA256SUMS"))) == 18
+
+
+def test_damage_is_named_on_the_screen_and_mended(out, ran):
+    victim = sorted(out.glob("two-parameter/*/metrics.npz"))[0]
+    good = victim.read_bytes()
+    victim.write_bytes(good[:50])
+    result = igr(*RUN, "--out", str(out))
+    assert result.returncode == 0
+    assert f"{victim} is damaged" in result.stderr
+    assert "1 computed, 19 already there." in result.stderr
+    assert victim.read_bytes() == good
+
+
+def test_reproduce_runs_the_registry_and_says_where_the_figures_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["igr", "reproduce", "--scale", "smoke", "--out", str(tmp_path)])
+    monkeypatch.setattr(cli, "REGISTRY", {"two-parameter": REGISTRY["two-parameter"]})
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 0
+    shown = capsys.readouterr().out
+    assert str(tmp_path / "figures" / "two-parameter-1a.png") in shown
+    assert str(tmp_path / "index.html") in shown
+
+
+def test_list_names_every_experiment():
+    assert set(json.loads(igr("list", "--json").stdout)) == set(REGISTRY)
+
+
+def test_without_the_laboratory_installed_it_says_what_to_install(tmp_path):
+    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError(\"No module named 'typer'\", name='typer')")
+    result = igr("list", env={"PYTHONPATH": str(tmp_path)})
+    assert result.returncode == 1
+    assert result.stderr.strip() == "The igr command needs typer: install the laboratory with `pip install 'igr[lab]'`."
