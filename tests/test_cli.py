@@ -20,6 +20,20 @@ def igr(*arguments, **options):
     return subprocess.run(command, capture_output=True, text=True, env=environment, **options)
 
 
+@pytest.fixture
+def call(monkeypatch, capsys, tmp_path):
+    """The command in this process: its exit code and what it printed."""
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["igr", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        return caught.value.code, capsys.readouterr()
+
+    return run
+
+
 # Values that are not the defaults, so that a flag which is parsed and forgotten shows.
 RUN = ("run", "two-parameter", "--scale", "smoke", "--rates", "41", "--stop-loss", "1e-11", "--jobs", "2")
 
@@ -53,20 +67,20 @@ def test_run_prints_json_alone_on_its_output(ran):
     assert "20 computed, 0 already there." in ran.stderr
 
 
-def test_run_again_computes_nothing_and_report_draws(ran, out):
+def test_run_again_computes_nothing_and_report_draws(ran, out, call):
     again = igr(*RUN, "--out", str(out))
     assert "0 computed, 20 already there." in again.stderr
     assert "verdict" in again.stdout
     assert "\x1b[" not in again.stdout + again.stderr, "no colours where there is no terminal"
-    result = igr("report", "--out", str(out))
-    assert result.returncode == 0, result.stderr
+    code, shown = call("report", "--out", str(out))
+    assert code == 0
     for name in ("1a", "1b", "A1", "A2", "phases"):
-        assert str(out / "figures" / f"two-parameter-{name}.pdf") in result.stdout
+        assert str(out / "figures" / f"two-parameter-{name}.pdf") in shown.out
         assert (out / "figures" / f"two-parameter-{name}.png").exists()
 
 
-def test_flags_come_from_the_options_and_reach_the_run(ran, out):
-    shown = igr("run", "two-parameter", "--help").stdout
+def test_flags_come_from_the_options_and_reach_the_run(ran, out, call):
+    shown = call("run", "two-parameter", "--help")[1].out
     for flag in ("--scale", "--out", "--jobs", "--json", "--stop-loss", "--rates"):
         assert flag in shown
     configs = [json.loads(path.read_text())["config"] for path in out.glob("two-parameter/*/config.json")]
@@ -86,26 +100,23 @@ def test_flags_come_from_the_options_and_reach_the_run(ran, out):
         (["report", "--out", "nowhere"], "There are no stored runs in nowhere"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, tmp_path):
-    result = igr(*arguments, cwd=tmp_path)
-    assert result.returncode == 2
-    assert sentence in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert result.stdout == ""
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, call):
+    code, shown = call(*arguments)
+    assert code == 2
+    assert sentence in shown.err
+    assert len(shown.err.strip().splitlines()) == 1
+    assert shown.out == ""
 
 
-def test_a_failed_run_is_exit_code_1(monkeypatch, tmp_path, capsys):
+def test_a_failed_run_is_exit_code_1(monkeypatch, call):
     from igr.lab.experiments.two_parameter_scans import PenaltyScan
 
     def fail(self, session):
         raise FloatingPointError("it went wrong")
 
     monkeypatch.setattr(PenaltyScan, "compute", fail)
-    monkeypatch.setattr(sys, "argv", ["igr", "run", "two-parameter", "--scale", "smoke", "--out", str(tmp_path)])
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    assert caught.value.code == 1
-    shown = capsys.readouterr()
+    code, shown = call("run", "two-parameter", "--scale", "smoke")
+    assert code == 1
     assert "19 computed, 0 already there, 1 failed." in shown.err
     assert "FloatingPointError: it went wrong" in shown.err
     assert "not testable" in shown.out
@@ -139,19 +150,18 @@ def test_damage_is_named_on_the_screen_and_mended(out, ran):
     assert victim.read_bytes() == good
 
 
-def test_reproduce_runs_the_registry_and_says_where_the_figures_are(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["igr", "reproduce", "--scale", "smoke", "--out", str(tmp_path)])
+def test_reproduce_runs_the_registry_and_says_where_the_figures_are(monkeypatch, call):
     monkeypatch.setattr(cli, "REGISTRY", {"two-parameter": REGISTRY["two-parameter"]})
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    assert caught.value.code == 0
-    shown = capsys.readouterr().out
-    assert str(tmp_path / "figures" / "two-parameter-1a.png") in shown
-    assert str(tmp_path / "index.html") in shown
+    code, shown = call("reproduce", "--scale", "smoke", "--out", "here")
+    assert code == 0
+    assert "here/figures/two-parameter-1a.png" in shown.out
+    assert "here/index.html" in shown.out
 
 
-def test_list_names_every_experiment():
-    assert set(json.loads(igr("list", "--json").stdout)) == set(REGISTRY)
+def test_list_names_every_experiment(call):
+    code, shown = call("list", "--json")
+    assert code == 0
+    assert set(json.loads(shown.out)) == set(REGISTRY)
 
 
 def test_without_the_laboratory_installed_it_says_what_to_install(tmp_path):

@@ -55,6 +55,34 @@ def test_the_style_leaves_nothing_behind_and_pyplot_is_not_used():
     assert other.stdout.strip() == "False"
 
 
+def test_figure_1a_has_the_line_of_minima_the_cross_and_the_eight_paths_to_their_ends(drawn):
+    euler, accurate = drawn["two-parameter-1a"].axes
+    for axes in (euler, accurate):
+        dashed = [line for line in axes.lines if line.get_linestyle() == "--" and line.get_color() == "k"]
+        np.testing.assert_allclose(np.prod(dashed[0].get_xydata(), axis=1), 0.6)
+        cross = next(line for line in axes.lines if line.get_marker() == "x")
+        np.testing.assert_allclose(cross.get_xydata(), [[np.sqrt(0.6)] * 2])
+        assert len(axes.collections) == 1  # the field of arrows
+    ends = [line.get_xydata()[0] for line in euler.lines if line.get_marker() == "o" and len(line.get_xdata()) == 1]
+    known = [
+        (0.283606, 2.115617),
+        (0.292699, 2.049892),
+        (0.296518, 2.023490),
+        (0.347218, 1.728025),
+        (3.353335, 0.178927),
+        (3.165925, 0.189519),
+        (3.104427, 0.193273),
+        (1.710485, 0.350779),
+    ]
+    np.testing.assert_allclose(ends, known, atol=1e-6)
+    last = [line.get_xydata()[0] for line in accurate.lines if line.get_marker() == "o" and len(line.get_xdata()) == 1]
+    assert np.linalg.norm(last[-1]) == pytest.approx(1.355, abs=1e-3)
+
+
+def test_without_runs_there_is_no_figure():
+    assert two_parameter.figures([]) == {}
+
+
 def texts(figure):
     return [text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel())]
 

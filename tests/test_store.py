@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import os
 import re
 import signal
@@ -123,6 +124,24 @@ def test_damage_is_named_by_file(store):
     assert runs == []
     assert problems[0] == f"{path} is damaged: its SHA-256 is not the one in SHA256SUMS."
     assert problems[1].endswith("is not finished.")
+
+
+def test_what_another_version_stored_is_named_and_redone(store):
+    run_units(store, "test", [Counter(3)])
+    folder = store.folder("test", Counter(3))
+    record = (folder.path / "config.json").read_text().replace('"length"', '"extent"')
+    files.write_atomically(folder.path / "config.json", record.encode())
+    data = (folder.path / "metrics.npz").read_bytes()
+    sums = {"config.json": hashlib.sha256(record.encode()), "metrics.npz": hashlib.sha256(data)}
+    text = "".join(f"{each.hexdigest()}  {name}\n" for name, each in sums.items())
+    files.write_atomically(folder.path / "SHA256SUMS", text.encode())
+    store.write_index("test", [Counter(3)])
+    runs, problems = store.runs("test")
+    assert runs == []
+    assert "stored by another version" in problems[0]
+    with pytest.warns(DamageWarning, match="has no field 'extent'"):
+        assert not folder.finished()
+    assert run_units(store, "test", [Counter(3)]).computed == ["counter 3"]
 
 
 def test_a_damaged_checkpoint_starts_the_unit_anew(store):

@@ -125,7 +125,7 @@ class Folder:
         """`finished`, `damaged`, `cut` (begun, not finished) or `absent`."""
         try:
             read_run(self.path)
-        except Damaged:
+        except (Damaged, ConfigError):
             return "damaged"
         except FileNotFoundError:
             return "cut" if self.path.is_dir() and any(self.path.iterdir()) else "absent"
@@ -141,8 +141,8 @@ class Folder:
             read_run(self.path)
         except FileNotFoundError:
             return False
-        except Damaged as error:
-            warnings.warn(DamageWarning(f"{error} It is computed again."), stacklevel=2)
+        except (Damaged, ConfigError) as error:  # or written by a version whose configurations were others
+            warnings.warn(DamageWarning(f"{self.path} cannot be used and is computed again: {error}"), stacklevel=2)
             self.clear()
             return False
         with contextlib.suppress(OSError):  # left where a process died between its last two operations

@@ -30,7 +30,9 @@ SHADES = {"lazy": "#E8F3EE", "moderate": "#FFF4DC", "ricochet": "#FBE3D6", "dive
 def figures(runs: Table) -> dict[str, Figure]:
     """Figures 1a, 1b, A.1, A.2 of the paper, the distances behind 1a, and the phases of the learning rate."""
     scan, penalties = pick(runs, RateScan), pick(runs, PenaltyScan)
-    drawn = {"two-parameter-1a": paths(runs), "two-parameter-A1": ricochet(runs)}
+    drawn = {}
+    if any(isinstance(run.config, Descent) for run in runs):
+        drawn |= {"two-parameter-1a": paths(runs), "two-parameter-A1": ricochet(runs)}
     if all(distances(runs, row, accurate) is not None for row in TABLE for accurate in (True, False)):
         drawn["two-parameter-distances"] = distance_curves(runs)
     if scan is not None:
@@ -98,7 +100,8 @@ def paths(runs: Table) -> Figure:
             va="center",
             bbox=box,
         )
-        if not accurate:
+        euler = path_of(runs, TABLE[1], TABLE[1].mu, accurate=False)
+        if not accurate and euler is not None and leaps(euler):
             axes.text(1.62, 1.8, "first steps leap over", fontsize=7, color=BLUE, rotation=45, ha="center", va="center")
         axes.set_title("flows by Euler steps (paper)" if not accurate else "flows solved accurately")
     panels[1].set_ylabel("")
@@ -113,9 +116,10 @@ def ratio_by_rate(scan: Any) -> Figure:
     figure, axes = axes_grid(size=(4.6, 3.7))
     done = sorted_.names != "divergent"
     axes.plot(rates[done], sorted_.ratio[done], color="0.75", lw=0.8, zorder=1)
+    size = 3.6 if done.sum() < 300 else 2.2
     for name, marker, colour in (("lazy", "o", GREEN), ("moderate", "s", ORANGE), ("ricochet", "^", RED)):
         keep = sorted_.names == name
-        axes.plot(rates[keep], sorted_.ratio[keep], marker, color=colour, ms=3.6, label=f"descent, {name}", zorder=3)
+        axes.plot(rates[keep], sorted_.ratio[keep], marker, color=colour, ms=size, label=f"descent, {name}", zorder=3)
     axes.plot(rates[done], sorted_.predicted[done], color=BLUE, ls="-.", lw=1.3, label="end of the modified flow")
     axes.axhline(LEAST_NORM**2, color="k", ls=":", lw=1.1)
     axes.text(0.003, LEAST_NORM**2 - 0.12, "least norm, $2y/x$", fontsize=8, va="top")
@@ -158,7 +162,17 @@ def held_out(penalties: Any) -> Figure:
     figure, (end, before) = axes_grid(1, 2, size=(4.1, 3.5))
     flow_end = metrics["flow_params"][:, -1]
     by_steps = held_out_error(metrics["params"][done])
-    end.plot(mu[done], by_steps, "o", color=BLUE, ms=5, mfc="none", mew=0.8, label="Euler steps (paper)")
+    end.plot(
+        mu[done],
+        by_steps,
+        "o",
+        color=BLUE,
+        ms=5,
+        mfc="none",
+        mew=0.8,
+        markevery=max(1, len(mu) // 20),
+        label="Euler steps (paper)",
+    )
     end.plot(mu, held_out_error(flow_end), color=BLUE, lw=1.2, label="accurate flow")
     x, sigma = TEST_POINT[0], 0.3
     noisy = held_out_error(flow_end) + x**2 * sigma**2 * (np.sum(flow_end**2, axis=-1) + sigma**2) / 2
