@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from igr._checks import checked
+from igr._checks import check_finite, check_params, checked
 from igr._typing import Field, Loss, Params, Scalar
 
 
@@ -41,6 +41,23 @@ def add_scaled(params: Params, scale: Any, direction: Params) -> Params:
     return jax.tree.map(add, params, direction)
 
 
+def value_and_gradient(loss: Loss, has_aux: bool = False) -> Any:
+    """`jax.value_and_grad` of a loss, with one clear sentence for parameters or values that it cannot take."""
+    function = jax.value_and_grad(checked(loss, has_aux), has_aux=has_aux)
+
+    def evaluate(params: Params, *args: Any) -> Any:
+        check_params(params)
+        return function(params, *args)
+
+    return evaluate
+
+
+def gradient(loss: Loss) -> Field:
+    """The gradient alone, for a loss without aux."""
+    both = value_and_gradient(loss)
+    return lambda params, *args: both(params, *args)[1]
+
+
 def gradient_field(loss: Loss) -> Field:
     r"""The field of gradient flow.
 
@@ -53,10 +70,10 @@ def gradient_field(loss: Loss) -> Field:
     >>> f(jnp.array([1.0, -2.0])).tolist()
     [-1.0, 2.0]
     """
-    gradient = jax.grad(checked(loss))
+    ascent = gradient(loss)
 
     def field(params: Params, *args: Any) -> Params:
-        return jax.tree.map(jnp.negative, gradient(params, *args))
+        return jax.tree.map(jnp.negative, ascent(params, *args))
 
     return field
 
@@ -72,6 +89,7 @@ def gradient_step(loss: Loss, h: Any) -> Field:
     >>> float(gradient_step(lambda x: x**2 / 2, h=0.25)(jnp.array(1.0)))
     0.75
     """
+    check_finite("h", h)
     field = gradient_field(loss)
 
     def step(params: Params, *args: Any) -> Params:
@@ -91,10 +109,11 @@ def hvp(loss: Loss) -> Field:
     >>> hvp(lambda x: x[0] ** 2 * x[1])(jnp.array([1.0, 3.0]), jnp.array([1.0, 0.0])).tolist()
     [6.0, 2.0]
     """
-    gradient = jax.grad(checked(loss))
+    slope = gradient(loss)
 
     def product(params: Params, vector: Params, *args: Any) -> Params:
-        return jax.jvp(lambda p: gradient(p, *args), (params,), (vector,))[1]
+        check_params(params)
+        return jax.jvp(lambda p: slope(p, *args), (params,), (vector,))[1]
 
     return product
 
@@ -149,16 +168,21 @@ def full_batch(loss: Loss, batch_size: int) -> Loss:
         (params, *data), (dparams, *ddata) = primals, tangents
         if not all(map(_vanishes, _tangents(ddata))):
             raise TypeError("full_batch differentiates with respect to params only: close over the data instead.")
-        value, gradient = _mean_over_batches(
+        value, mean = _mean_over_batches(
             lambda *batch: jax.value_and_grad(loss)(params, *batch), tuple(data), batch_size
         )
         # Linear in dparams, so that reverse mode is its transpose and costs nothing beyond the pass already made.
-        pairs = zip(jax.tree.leaves(gradient), _tangents(dparams), strict=True)
+        pairs = zip(jax.tree.leaves(mean), _tangents(dparams), strict=True)
         terms = [jnp.sum(g * d) for g, d in pairs if not _vanishes(d)]
         return value, sum((t.astype(value.dtype) for t in terms), start=jnp.zeros_like(value))
 
     mean_loss.defjvp(rule, symbolic_zeros=True)
-    return mean_loss
+
+    def whole(params: Params, *data: Any) -> Any:
+        check_params(params)
+        return mean_loss(params, *data)
+
+    return whole
 
 
 def _vanishes(tangent: Any) -> bool:

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from igr._checks import check_finite, checked, is_zero
+from igr._checks import check_finite, is_zero
 from igr._typing import Loss, Params, Scalar
-from igr.calculus import add_scaled, squared_norm
+from igr.calculus import add_scaled, squared_norm, value_and_gradient
 from igr.regularizer import num_params
 from igr.resolution import resolution
 
@@ -65,7 +65,7 @@ def value_and_grad(
         check_finite("radius", radius)
         if not isinstance(radius, Tracer) and not radius > 0:
             raise ValueError(f"radius must be positive, but it is {radius}.")
-    plain = jax.value_and_grad(checked(loss, has_aux), has_aux=has_aux)
+    plain = value_and_gradient(loss, has_aux)
 
     def gradient_at(args: tuple) -> Callable[[Params], Params]:
         return lambda params: plain(params, *args)[1]

@@ -87,9 +87,13 @@ def flow(
         dt0=None,
         y0=params,
         saveat=diffrax.SaveAt(ts=times),
-        stepsize_controller=diffrax.PIDController(
-            rtol=(1e-10 if double else 1e-5) if rtol is None else rtol,
-            atol=(1e-12 if double else 1e-7) if atol is None else atol,
+        # Steps end at every requested time: between them diffrax would interpolate, less accurately than it solves.
+        stepsize_controller=diffrax.ClipStepSizeController(
+            diffrax.PIDController(
+                rtol=(1e-10 if double else 1e-5) if rtol is None else rtol,
+                atol=(1e-12 if double else 1e-7) if atol is None else atol,
+            ),
+            step_ts=times,
         ),
         max_steps=max_steps,
         adjoint=diffrax.RecursiveCheckpointAdjoint() if adjoint is None else adjoint,

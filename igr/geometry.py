@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from igr._checks import check_finite, check_params, checked
+from igr._checks import check_finite, check_params
 from igr._typing import Loss, Params
-from igr.calculus import accumulation_dtype, squared_norm
+from igr.calculus import accumulation_dtype, gradient, squared_norm
 from igr.regularizer import squared_gradient
 
 
@@ -83,10 +83,10 @@ def normal(loss: Loss) -> Any:
     >>> round(float(across), 6), round(float(up), 6)
     (-0.6, 0.8)
     """
-    gradient = jax.grad(checked(loss))
+    ascent = gradient(loss)
 
     def value(params: Params, *args: Any) -> tuple[Params, Array]:
-        grads = gradient(params, *args)
+        grads = ascent(params, *args)
         up = jax.lax.rsqrt(1 + squared_norm(grads))
         return jax.tree.map(lambda g: -g * up.astype(g.dtype), grads), up
 

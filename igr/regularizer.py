@@ -5,9 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from igr._checks import check_finite, check_params, checked
+from igr._checks import check_finite, check_params
 from igr._typing import Loss, Params
-from igr.calculus import squared_norm
+from igr.calculus import squared_norm, value_and_gradient
 
 
 def num_params(params: Params) -> int:
@@ -41,13 +41,11 @@ def implicit_rate(h: Any, params: Params | int) -> Any:
 
 def squared_gradient(loss: Loss, has_aux: bool = False) -> Loss:
     r"""The squared norm of the gradient, $|\nabla E(\theta)|^2$: the one quantity that the rest is made of."""
-    gradient = jax.grad(checked(loss, has_aux), has_aux=has_aux)
+    both = value_and_gradient(loss, has_aux)
 
     def value(params: Params, *args: Any) -> Any:
-        if has_aux:
-            grads, aux = gradient(params, *args)
-            return squared_norm(grads), aux
-        return squared_norm(gradient(params, *args))
+        out, grads = both(params, *args)
+        return (squared_norm(grads), out[1]) if has_aux else squared_norm(grads)
 
     return value
 
@@ -92,10 +90,10 @@ def modified_loss(loss: Loss, h: Any, has_aux: bool = False) -> Loss:
     1.5
     """
     check_finite("h", h)
-    gradient = jax.value_and_grad(checked(loss, has_aux), has_aux=has_aux)
+    both = value_and_gradient(loss, has_aux)
 
     def value(params: Params, *args: Any) -> Any:
-        out, grads = gradient(params, *args)
+        out, grads = both(params, *args)
         energy = out[0] if has_aux else out
         norm2 = squared_norm(grads)
         modified = energy + (jnp.asarray(h).astype(norm2.dtype) / 4 * norm2).astype(energy.dtype)

@@ -52,12 +52,11 @@ def compose(field: Field, at: Params, order: int) -> Callable[[Series], Series]:
 
 
 def _by_jet(function: Callable, columns: list[list[Any]], order: int) -> list[list[Any]]:
-    """One Taylor-mode pass; jet counts in derivatives, a series in coefficients."""
+    """One Taylor-mode pass, told to count in coefficients: derivatives would overflow by their factorials."""
     primals = tuple(column[0] for column in columns)
-    series = tuple([factorial(k) * column[k] for k in range(1, order + 1)] for column in columns)
-    values, derivatives = jet.jet(function, primals, series)
-    rows = [[d[k - 1] / factorial(k) for d in derivatives] for k in range(1, order + 1)]
-    return [list(values), *rows]
+    series = tuple(column[1 : order + 1] for column in columns)
+    values, coefficients = jet.jet(function, primals, series, factorial_scaled=False)
+    return [list(values), *(list(row) for row in zip(*coefficients, strict=True))]
 
 
 def _by_nesting(function: Callable, columns: list[list[Any]], order: int) -> list[list[Any]]:
@@ -68,7 +67,7 @@ def _by_nesting(function: Callable, columns: list[list[Any]], order: int) -> lis
 
     rows, zero, one = [], jnp.zeros(()), jnp.ones(())
     for k in range(order + 1):
-        rows.append([d / factorial(k) for d in curve(zero)])
+        rows.append([d / float(factorial(k)) for d in curve(zero)])
         curve = _differentiate(curve, one)
     return rows
 

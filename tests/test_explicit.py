@@ -1,0 +1,278 @@
+"""The penalty as a drop-in for jax.value_and_grad."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import assert_order, relative
+from problems import GENERIC_START, conv_loss, generic, mlp_loss
+
+import igr
+
+METHODS = ["exact", "forward", "central"]
+
+
+def reverse_over_reverse(loss, mu):
+    """The textbook way: differentiate E + mu |grad E|^2 as it stands."""
+
+    def penalized(params, *args):
+        value, grads = jax.value_and_grad(loss)(params, *args)
+        return value + mu * sum(jnp.sum(g**2) for g in jax.tree.leaves(grads))
+
+    return jax.grad(penalized)
+
+
+def without_aux(loss):
+    return lambda *args: loss(*args)[0]
+
+
+def test_exact_equals_double_backward(getkey):
+    loss, params, args = mlp_loss(getkey(), dtype=jnp.float64)
+    _, grads = igr.value_and_grad(loss, 0.3)(params, *args)
+    assert relative(grads, reverse_over_reverse(loss, 0.3)(params, *args)) < 1e-13
+    assert relative(grads, reverse_over_reverse(loss, 0.15)(params, *args)) > 1e-3  # no factor of two to spare
+
+
+@pytest.mark.parametrize(("method", "dtype", "tolerance"), [
+    ("forward", jnp.float32, 1e-3),
+    ("central", jnp.float32, 1e-3),
+    ("forward", jnp.float64, 1e-5),
+    ("central", jnp.float64, 1e-4),
+])  # fmt: skip
+@pytest.mark.parametrize("net", ["mlp", "conv"])
+def test_the_methods_agree(getkey, net, method, dtype, tolerance):
+    mu = 0.5
+    if net == "mlp":
+        loss, params, args = mlp_loss(getkey(), dtype=dtype)
+    else:
+        loss_aux, params, args = conv_loss(getkey(), dtype=dtype)
+        loss = without_aux(loss_aux)
+    plain = jax.grad(loss)(params, *args)
+    with jax.default_matmul_precision("highest"):
+        exact = jax.jit(igr.value_and_grad(loss, mu))(params, *args)[1]
+        other = jax.jit(igr.value_and_grad(loss, mu, method))(params, *args)[1]
+    assert relative(other, exact) < tolerance
+    penalty = relative(jax.tree.map(jnp.subtract, exact, plain), plain)
+    assert penalty > 0.05  # there was something to agree on
+    # and the penalty's own gradient, 2 mu H g, without the plain part that all share
+    parts = [jax.tree.map(jnp.subtract, grads, plain) for grads in (other, exact)]
+    assert relative(*parts) < 20 * tolerance
+
+
+@pytest.mark.parametrize(("method", "order"), [("forward", 1), ("central", 2)])
+def test_order_of_the_difference(method, order):
+    exact = igr.value_and_grad(generic, 0.2)(GENERIC_START)[1]
+
+    def error(radius):
+        return jnp.linalg.norm(igr.value_and_grad(generic, 0.2, method, radius=radius)(GENERIC_START)[1] - exact)
+
+    assert_order(error, (2e-2, 1e-2, 5e-3), order)
+
+
+def test_the_radius_is_the_length_of_the_perturbation():
+    """Forward difference with radius rho: g + 2 mu |g| (grad E(theta + rho g/|g|) - g) / rho."""
+    rho, mu = 0.05, 0.3
+    g = jax.grad(generic)(GENERIC_START)
+    norm = jnp.linalg.norm(g)
+    expected = g + 2 * mu * norm / rho * (jax.grad(generic)(GENERIC_START + rho * g / norm) - g)
+    assert jnp.allclose(igr.value_and_grad(generic, mu, "forward", radius=rho)(GENERIC_START)[1], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("traced", [False, True])
+def test_mu_zero_is_the_plain_gradient_bit_for_bit(getkey, method, traced):
+    loss, params, args = mlp_loss(getkey(), activation=jax.nn.relu)
+    plain = jax.jit(jax.value_and_grad(loss))(params, *args)
+    if traced:
+        ours = jax.jit(lambda mu, *rest: igr.value_and_grad(loss, mu, method)(*rest))(0.0, params, *args)
+    else:
+        ours = jax.jit(igr.value_and_grad(loss, 0.0, method))(params, *args)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_mu_may_be_traced_and_mapped(getkey, method):
+    loss, params, args = mlp_loss(getkey(), dtype=jnp.float64)
+    mus = jnp.array([0.0, 0.1, 0.7])
+    many = jax.jit(jax.vmap(lambda mu: igr.value_and_grad(loss, mu, method)(params, *args)[1]))(mus)
+    for i, mu in enumerate(mus):
+        one = igr.value_and_grad(loss, float(mu), method)(params, *args)[1]
+        assert relative(jax.tree.map(lambda x, i=i: x[i], many), one) < 1e-7
+
+
+def test_a_schedule_that_is_zero_pays_for_nothing():
+    calls = []
+
+    def loss(x):
+        jax.debug.callback(lambda: calls.append(1))
+        return jnp.sum(x**4)
+
+    step = jax.jit(lambda mu, x: igr.value_and_grad(loss, mu, "forward")(x))
+    for mu, passes in [(0.0, 1), (0.1, 2)]:
+        calls.clear()
+        jax.block_until_ready(step(mu, jnp.ones(2)))
+        jax.effects_barrier()
+        assert len(calls) == passes
+
+
+@pytest.mark.parametrize(("method", "passes"), [("forward", 2), ("central", 3)])
+def test_number_of_gradients(method, passes):
+    calls = []
+
+    def loss(x):
+        jax.debug.callback(lambda: calls.append(1))
+        return jnp.sum(x**4)
+
+    jax.block_until_ready(igr.value_and_grad(loss, 0.1, method, with_norm=True, value="penalized")(jnp.ones(2)))
+    jax.effects_barrier()
+    assert len(calls) == passes
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_returned(getkey, method):
+    loss, params, args = conv_loss(getkey())
+    value, state = loss(params, *args)
+    g = jax.grad(without_aux(loss))(params, *args)
+    norm2 = float(igr.squared_norm(g))
+    grads = igr.value_and_grad(loss, 0.2, method, has_aux=True)(params, *args)[1]
+
+    (v, aux), same = igr.value_and_grad(loss, 0.2, method, has_aux=True)(params, *args)
+    assert v == value
+    # aux is that of the unperturbed pass
+    assert all(jnp.array_equal(a, b) for a, b in zip(jax.tree.leaves(aux), jax.tree.leaves(state), strict=True))
+    assert relative(same, grads) == 0
+
+    (v, (aux, n)), same = igr.value_and_grad(loss, 0.2, method, has_aux=True, with_norm=True)(params, *args)
+    assert v == value
+    assert n == pytest.approx(norm2, rel=1e-6)
+    assert relative(same, grads) == 0
+
+    (v, n), _ = igr.value_and_grad(without_aux(loss), 0.2, method, with_norm=True)(params, *args)
+    assert (v, n) == (value, pytest.approx(norm2, rel=1e-6))
+    v, _ = igr.value_and_grad(without_aux(loss), 0.2, method, value="penalized")(params, *args)
+    assert v == pytest.approx(float(value) + 0.2 * norm2, rel=1e-6)
+    assert jax.tree.map(lambda x: x.dtype, grads) == jax.tree.map(lambda x: x.dtype, params)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_random_keys_are_the_same_in_all_passes(getkey, method):
+    """With dropout, the gradient is that of the loss with one fixed mask."""
+    loss, params, (x, labels) = mlp_loss(getkey(), dtype=jnp.float64)
+
+    def noisy(params, key, x):
+        keep = jax.random.bernoulli(key, 0.5, x.shape)
+        return loss(params, jnp.where(keep, x, 0.0), labels)
+
+    key = getkey()
+    ours = igr.value_and_grad(noisy, 0.4, method)(params, key, x)[1]
+    fixed = igr.value_and_grad(lambda p: noisy(p, key, x), 0.4)(params)[1]
+    assert relative(ours, fixed) < 1e-4
+    other = igr.value_and_grad(lambda p: noisy(p, getkey(), x), 0.4)(params)[1]
+    assert relative(ours, other) > 1e-2
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("start", [0.0, 1e-30, 1.0])
+def test_a_zero_gradient_is_survived(method, start):
+    x = jnp.full(3, start, jnp.float32)
+    (value, norm2), grads = igr.value_and_grad(lambda x: jnp.sum(x) * 0.0, 0.5, method, with_norm=True)(x)
+    assert (float(value), float(norm2)) == (0.0, 0.0)
+    assert jnp.array_equal(grads, jnp.zeros(3, jnp.float32))
+    at_minimum = igr.value_and_grad(lambda x: jnp.sum((x - start) ** 2), 0.5, method)(x)[1]
+    assert jnp.array_equal(at_minimum, jnp.zeros(3, jnp.float32))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_float32_parameters_with_bfloat16_compute(getkey, method):
+    """The penalty survives: its direction is that of float32, and its sums are float32."""
+    loss, params, (x, labels) = mlp_loss(getkey(), sizes=(16, 64, 64, 4), batch=64)
+
+    def low(params, x, labels):
+        cast = jax.tree.map(lambda p: p.astype(jnp.bfloat16), params)
+        return loss(cast, x.astype(jnp.bfloat16), labels.astype(jnp.bfloat16)).astype(jnp.float32)
+
+    mu = 0.5
+    exact = igr.value_and_grad(loss, mu)(params, x, labels)[1]
+    (_, norm2), ours = igr.value_and_grad(low, mu, method, with_norm=True)(params, x, labels)
+    assert norm2.dtype == jnp.float32
+    assert {g.dtype for g in jax.tree.leaves(ours)} == {np.dtype("float32")}
+    plain = jax.grad(loss)(params, x, labels)
+    low_plain = jax.grad(low)(params, x, labels)
+    wanted = jax.tree.map(jnp.subtract, exact, plain)
+    got = jax.tree.map(jnp.subtract, ours, low_plain)
+    assert relative(got, wanted) < 0.25
+    if method == "forward":  # a radius made for float32 drowns in bfloat16's rounding
+        drowned = igr.value_and_grad(low, mu, method, radius=3.5e-4)(params, x, labels)[1]
+        assert relative(jax.tree.map(jnp.subtract, drowned, low_plain), wanted) > 0.5
+
+
+def test_parameters_of_any_scale(getkey):
+    """Large parameters need a longer step, small ones a shorter one; the automatic one follows."""
+    for scale in (1e-4, 1.0, 1e3):
+
+        def loss(p, scale=scale):
+            return generic(p / scale)
+
+        p = (GENERIC_START * scale).astype(jnp.float32)
+        exact = igr.value_and_grad(loss, 0.2 * scale**2)(p)[1]
+        for method in ("forward", "central"):
+            assert relative(igr.value_and_grad(loss, 0.2 * scale**2, method)(p)[1], exact) < 2e-3
+
+
+def test_it_trains_with_optax_as_value_and_grad_does(getkey):
+    """Two lines in a training loop, and R/E at the end is smaller with the penalty than without."""
+    loss, params, args = mlp_loss(getkey())
+    optimizer = optax.sgd(0.2)
+
+    def train(mu):
+        @jax.jit
+        def step(params, state):
+            _, grads = igr.value_and_grad(loss, mu, "forward")(params, *args)
+            updates, state = optimizer.update(grads, state, params)
+            return optax.apply_updates(params, updates), state
+
+        p, state = params, optimizer.init(params)
+        for _ in range(60):
+            p, state = step(p, state)
+        return float(igr.regularizer(loss)(p, *args) / loss(p, *args))
+
+    assert train(0.2) < train(0.0)
+
+
+def test_a_second_call_compiles_nothing(getkey):
+    loss, params, args = mlp_loss(getkey())
+    traces = []
+
+    @jax.jit
+    def step(params, mu):
+        traces.append(1)
+        return igr.value_and_grad(loss, mu, "forward")(params, *args)
+
+    step(params, 0.1)
+    step(jax.tree.map(lambda x: 2 * x, params), 0.2)
+    assert len(traces) == 1
+
+
+def test_it_takes_a_loss_over_a_whole_data_set(getkey):
+    loss, params, (x, labels) = mlp_loss(getkey(), batch=24, dtype=jnp.float64)
+    whole = igr.full_batch(loss, 10)
+    for method in METHODS:
+        ours = igr.value_and_grad(whole, 0.3, method)(params, x, labels)[1]
+        assert relative(ours, igr.value_and_grad(loss, 0.3)(params, x, labels)[1]) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"mu": 0.1, "method": "backward"}, "unknown method 'backward': choose one of exact, forward, central"),
+        ({"mu": float("inf")}, "mu must be finite"),
+        ({"mu": 0.1, "value": "total"}, "unknown value 'total'"),
+        ({"mu": 0.1, "method": "forward", "radius": 0.0}, "radius must be positive"),
+        ({"mu": 0.1, "method": "forward", "radius": float("nan")}, "radius must be finite"),
+    ],
+)
+def test_bad_options(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        igr.value_and_grad(generic, **kwargs)
