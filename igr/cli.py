@@ -154,7 +154,7 @@ def _compute(name: str, options: RunOptions, own: Config | None) -> bool:
     about = {"scale": options.scale.value, "options": own.to_dict() if own else {}}
     store.write_index(name, [unit.config for unit in units], **about)
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    columns = (TextColumn("{task.description}"), BarColumn(14), TextColumn("{task.percentage:>3.0f} %"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
         try:
             outcome = run_units(store, name, units, options.jobs, _Display(progress, name, len(units)))
@@ -203,13 +203,13 @@ class _Display(Watcher):
     """One bar for the whole run, moved by parts of units, and the words of the unit that spoke last."""
 
     def __init__(self, progress: Progress, name: str, count: int):
-        self.progress, self.name, self.parts = progress, name, dict[str, float]()
-        self.task = progress.add_task(name, total=count)
+        self.progress, self.parts = progress, dict[str, float]()
+        self.task = progress.add_task(f"{name:38}", total=count)
 
     def progressed(self, unit: Unit, fraction: float, text: str) -> None:
         self.parts[unit.label] = max(fraction, self.parts.get(unit.label, 0.0))
-        words = f"{self.name}: {unit.label}" + (f", {text}" if text else "")
-        self.progress.update(self.task, completed=sum(self.parts.values()), description=words[:70])
+        words = f"{unit.label}, {text}" if text else unit.label
+        self.progress.update(self.task, completed=sum(self.parts.values()), description=f"{words[:38]:38}")
 
     def ended(self, unit: Unit, how: str) -> None:
         self.progressed(unit, 1.0, how)

@@ -22,7 +22,7 @@ def surroundings() -> dict[str, Any]:
     device = jax.devices()[0]
     return {
         "versions": versions,
-        "device": f"{device.platform} {device.device_kind}, {jax.device_count()} device(s), {os.cpu_count()} cores",
+        "device": f"{jax.device_count()} x {device.device_kind} ({device.platform}), {os.cpu_count()} cores",
         "precision": "float64" if jax.config.read("jax_enable_x64") else "float32",
         "commit": _commit(),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
