@@ -80,6 +80,14 @@ def axis_label(words: str, symbol: str, column: str) -> str:
     return " ".join(filter(None, (words, symbol, f"({column})")))
 
 
+def logarithmic(axes: Any, which: str) -> None:
+    """Make these axes ("x", "y" or "xy") logarithmic where their lines have something positive to show."""
+    for name in which:
+        drawn = (np.asarray(getattr(line, f"get_{name}data")(), float) for line in axes.get_lines())
+        if any((values > 0).any() for values in drawn if values.size):
+            getattr(axes, f"set_{name}scale")("log")
+
+
 def arrows(axes: Any, field: Callable[[np.ndarray, np.ndarray], tuple[Any, Any]], count: int = 17) -> None:
     """The directions of a planar field on a grid of the visible area, all of one length, faint."""
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()

@@ -18,6 +18,7 @@ from igr.lab.config import ConfigError
 
 REGISTRY = {
     "two-parameter": "igr.lab.experiments.two_parameter",
+    "mlp": "igr.lab.experiments.mlp",
 }
 
 

@@ -1,0 +1,92 @@
+"""Section 6 and appendix A.5: networks of many sizes and learning rates on handwritten digits.
+
+One family of trainings feeds all figures: a grid of widths and learning rates (figures 2, A.3 to A.6), noise at the
+parameters of maximum test accuracy for one width (3a, 3b), batch sizes up to the whole training set (A.6, top right),
+and, which the paper does not have, tanh and GELU beside ReLU.
+"""
+
+from dataclasses import dataclass
+
+from igr.lab.config import Config, ConfigError, Scale, option
+from igr.lab.experiments.mlp_figures import figures as figures
+from igr.lab.experiments.mlp_findings import findings as findings
+from igr.lab.sweep import Network, Noise, Schedule, Shape, StackRun, stacks
+
+CLAIM = (
+    "Networks with a larger implicit rate hm/4 (larger learning rates, more parameters) end with smaller R_IG and "
+    "smaller slopes, test better, and withstand more parameter noise."
+)
+
+SIGMAS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0)  # up to 300 %, as in figure 3
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a scale computes."""
+
+    data: str
+    train_images: int  # of the data set; 0 is all
+    widths: tuple[int, ...]
+    focus: int  # the width of figures 3, A.3, A.4, A.5, of the batch sizes and of the activations
+    rates: tuple[float, ...]
+    seeds: int
+    epochs: int
+    batches: tuple[tuple[int, int, tuple[float, ...], int], ...]  # (batch size, epochs, rates, seeds); 0 is full batch
+    realizations: tuple[int, int]  # of the noise, for slopes and for accuracies
+    stretch: float  # see `Schedule`
+    early: int
+
+
+PAPER_RATES = (0.5, 0.1, 0.05, 0.01, 0.005, 0.001, 0.0005)
+QUICK_RATES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005)
+GRIDS = {
+    Scale.SMOKE: Grid("digits", 320, (24, 32), 32, (0.2, 0.1, 0.05), 2, 120, ((0, 400, (0.5,), 2),), (1, 2), 1.5, 0),
+    Scale.QUICK: Grid(
+        "digits", 0, (16, 32, 64), 32, QUICK_RATES, 3, 250,
+        ((128, 500, QUICK_RATES, 3), (0, 2000, (0.5, 0.2, 0.1), 3)), (4, 25), 1.15, 5,
+    ),
+    Scale.PAPER: Grid(
+        "mnist", 0, (50, 100, 200, 400, 800, 1600), 400, PAPER_RATES, 3, 200,
+        ((128, 200, PAPER_RATES, 3), (512, 400, PAPER_RATES, 3), (4096, 1400, PAPER_RATES, 3),
+         (0, 20_000, (0.5, 0.2, 0.1), 1)), (10, 100), 1.1, 6,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Options(Config):
+    """What may be changed on the command line."""
+
+    seeds: int = option("seeds for each model of the grid; 0 takes the scale's number", 0)
+    epochs: int = option("epochs of training in the grid; 0 takes the scale's number", 0)
+
+    def check(self) -> None:
+        """Counts are not negative."""
+        if self.seeds < 0 or self.epochs < 0:
+            raise ConfigError("seeds and epochs must not be negative.")
+
+
+def trials(scale: Scale, options: Options | None = None) -> list[StackRun]:
+    """The grid, the batch sizes and the activations, as stacks of networks of equal shape."""
+    options, grid = options or Options(), GRIDS[scale]
+    seeds, epochs = options.seeds or grid.seeds, options.epochs or grid.epochs
+    per_epoch = _images(grid) // 32
+    schedule = Schedule(early=grid.early, stretch=grid.stretch)
+    base = Shape(data=grid.data, train_images=grid.train_images, steps=epochs * per_epoch, schedule=schedule)
+    noise = Noise(SIGMAS, *grid.realizations)
+    focus = base.replace(width=grid.focus)
+
+    shapes = [base.replace(width=w, noise=noise if w == grid.focus else Noise()) for w in grid.widths]
+    shapes += [focus.replace(activation=name) for name in ("tanh", "gelu")]
+    networks = [Network(shape, h, seed=s) for shape in shapes for s in range(seeds) for h in grid.rates]
+    for size, longer, rates, some in grid.batches:
+        steps = longer * (_images(grid) // size if size else 1)
+        # A full-batch epoch is one step: there the test set is watched less often than every epoch.
+        when = schedule.replace(watch=1 if size else max(1, longer // 200))
+        shape = focus.replace(batch_size=size, steps=steps, schedule=when)
+        networks += [Network(shape, h, seed=s) for s in range(min(some, seeds)) for h in rates]
+    return stacks(networks)
+
+
+def _images(grid: Grid) -> int:
+    return grid.train_images or {"digits": 1437, "mnist": 60_000}[grid.data]

@@ -1,0 +1,212 @@
+"""Figures 2, A.6, 3a, 3b and the activations, from stored runs alone; the curves of A.3 to A.5 are in `mlp_curves`.
+
+Colour is the learning rate, dark for small and bright for large, in all of them; the marker is the width. Networks
+that never fit their training set are drawn hollow and grey, those that diverged as crosses at the upper edge.
+"""
+
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from igr.lab.experiments.mlp_curves import curve_figures
+from igr.lab.experiments.mlp_findings import focus_width, of
+from igr.lab.figures import BLUE, GREY, ORANGE, axes_grid, axis_label, logarithmic
+from igr.lab.history import Cohort, cohort, pick
+from igr.lab.store import Table
+
+MARKERS = "osD^vP*X<>"
+LAMBDA = axis_label("implicit rate", r"$\lambda=hm/4$", "implicit_rate")
+R_IG = axis_label("", "$R_{IG}$", "r_ig")
+ACCURACY = axis_label("test accuracy", "", "test_accuracy")
+RATE = axis_label("learning rate", "$h$", "learning_rate")
+WIDTH = axis_label("units per layer", "$n_l$", "width")
+
+
+def shades(values: Any) -> dict[Any, Any]:
+    """A colour for each value, by its rank: dark for small, bright for large, never too bright for white paper."""
+    ordered = sorted(set(np.asarray(values).tolist()))
+    return {v: colormaps["viridis"](0.92 * i / max(1, len(ordered) - 1)) for i, v in enumerate(ordered)}
+
+
+def figures(runs: Table) -> dict[str, Figure]:
+    """Every figure of the family for which there are runs."""
+    grid, focus = of(runs), focus_width(runs)
+    drawn: dict[str, Figure] = {}
+    if grid:
+        drawn["mlp-2"] = regularization_and_accuracy(grid)
+        drawn["mlp-A6"] = six_panels(grid, of(runs, batch_size=None, width=focus))
+    focused = of(runs, width=focus)
+    if focused and focus:
+        drawn["mlp-3a"], drawn["mlp-3b"] = slopes_under_noise(focused), accuracy_under_noise(focused)
+        drawn |= curve_figures(focused)
+    kinds = {name: of(runs, name, width=focus) for name in ("relu", "tanh", "gelu")}
+    if focus and all(kinds.values()):
+        drawn["mlp-activations"] = activations(kinds)
+    return drawn
+
+
+def dots(axes: Any, table: Cohort, x: str, y: str, colour: str = "learning_rate", marker: str = "width") -> None:
+    """A dot a network: coloured where it fits its training set, hollow grey where not, a cross where it diverged."""
+    colours = shades(table[colour])
+    marks = dict(zip(sorted(set(table[marker].tolist())), MARKERS, strict=False))
+    for size, mark in marks.items():
+        for value, shade in colours.items():
+            mine = (table[marker] == size) & (table[colour] == value)
+            good = pick(table, mine & table["fitted"])
+            axes.plot(good[x], good[y], mark, color=shade, ms=4.6, mec="white", mew=0.4, ls="none", zorder=3)
+        rest = pick(table, (table[marker] == size) & ~table["fitted"] & (table["diverged"] < 0))
+        axes.plot(rest[x], rest[y], mark, mfc="none", mec="0.7", ms=4.2, mew=0.8, ls="none", zorder=2)
+    lost = pick(table, table["diverged"] >= 0)
+    if len(lost[x]):
+        edge = axes.get_xaxis_transform()
+        axes.plot(
+            lost[x], np.full(len(lost[x]), 0.985), "x", color="0.3", ms=5, transform=edge, zorder=4, clip_on=False
+        )
+
+
+def legend(figure: Figure, table: Cohort, colour: str = "learning_rate", marker: str = "width") -> None:
+    """What colours and markers mean, below the panels."""
+    symbol = {"learning_rate": "$h$", "batch_size": "batch"}[colour]
+    handles = [
+        Line2D([], [], color=c, marker="o", ls="none", label=f"{symbol} = {v:g}")
+        for v, c in shades(table[colour]).items()
+    ]
+    widths = sorted(set(table[marker].tolist()))
+    handles += [
+        Line2D([], [], color="0.4", marker=m, ls="none", label=f"$n_l$ = {w}")
+        for w, m in zip(widths, MARKERS, strict=False)
+    ]
+    handles.append(
+        Line2D([], [], mfc="none", mec="0.7", color="0.7", marker="o", ls="none", label="not fitted: excluded")
+    )
+    if (table["diverged"] >= 0).any():
+        handles.append(Line2D([], [], color="0.3", marker="x", ls="none", label="diverged"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(7, len(handles)), handlelength=1.0)
+
+
+def accuracy_axis(axes: Any, table: Cohort) -> None:
+    """Show the range of the fitted networks, and say how many others lie below it."""
+    values = table["test_accuracy"][table["fitted"]]
+    if not values.size:
+        return
+    low, high = float(values.min()), float(values.max())
+    margin = max(0.15 * (high - low), 1e-3)
+    below = int((table["test_accuracy"] < low - margin).sum())
+    axes.set_ylim(low - margin, high + margin)
+    if below:
+        axes.text(0.02, 0.02, f"{below} not fitted lie below", transform=axes.transAxes, fontsize=7, color="0.4")
+
+
+def regularization_and_accuracy(grid: Table) -> Figure:
+    """Figure 2: R_IG and test accuracy at the time of maximum test accuracy against lambda, a dot a network."""
+    table = cohort(grid)
+    figure, (left, right) = axes_grid(1, 2, size=(3.9, 3.4))
+    dots(left, table, "implicit_rate", "r_ig")
+    dots(right, table, "implicit_rate", "test_accuracy")
+    left.set(xlabel=LAMBDA, ylabel=R_IG)
+    right.set(xlabel=LAMBDA, ylabel=ACCURACY)
+    logarithmic(left, "xy")
+    logarithmic(right, "x")
+    accuracy_axis(right, table)
+    left.set_title(f"(a) {int(table['fitted'].sum())} of {len(table['fitted'])} networks fit exactly")
+    right.set_title("(b) at maximum test accuracy")
+    legend(figure, table)
+    return figure
+
+
+def six_panels(grid: Table, batches: Table) -> Figure:
+    """Figure A.6: R_IG and accuracy against h and n_l, accuracy against R_IG by batch size and across network sizes."""
+    table, other = cohort(grid), cohort(batches)
+    figure, panels = axes_grid(2, 3, size=(3.5, 3.0))
+    dots(panels[0, 0], table, "learning_rate", "r_ig")
+    dots(panels[0, 1], table, "learning_rate", "test_accuracy")
+    dots(panels[1, 0], table, "width", "r_ig")
+    dots(panels[1, 1], table, "width", "test_accuracy")
+    dots(panels[1, 2], table, "r_ig", "test_accuracy")
+    panels[0, 0].set(xlabel=RATE, ylabel=R_IG)
+    panels[0, 1].set(xlabel=RATE, ylabel=ACCURACY)
+    panels[1, 0].set(xlabel=WIDTH, ylabel=R_IG)
+    panels[1, 1].set(xlabel=WIDTH, ylabel=ACCURACY)
+    for axes in (panels[0, 1], panels[1, 1], panels[1, 2]):
+        accuracy_axis(axes, table)
+    panels[1, 2].set(xlabel=R_IG, ylabel=ACCURACY, title="batch 32, all sizes")
+    axes = panels[0, 2]
+    sizes = sorted(set(other["batch_size"].tolist()), key=lambda size: size or np.inf)
+    for (size, mark), shade in zip(zip(sizes, MARKERS, strict=False), shades(range(len(sizes))).values(), strict=False):
+        mine = pick(other, (other["batch_size"] == size) & other["fitted"])
+        name = f"batch {size}" if size else "full batch"
+        axes.plot(mine["r_ig"], mine["test_accuracy"], mark, color=shade, ms=4.6, mec="white", mew=0.4, label=name)
+    axes.set(xlabel=R_IG, ylabel=ACCURACY, title=f"batch sizes, $n_l$ = {grid and other['width'][0]}")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="best")
+    for each, which in zip(panels.flat, ("xy", "x", "x", "xy", "x", "x"), strict=True):
+        logarithmic(each, which)
+    legend(figure, table)
+    return figure
+
+
+def _noise_curves(axes: Any, focused: Table, column: str, middle: Any) -> None:
+    """A column under noise for each learning rate: the middle over seeds and realizations, its spread dashed."""
+    sigma = focused[0].metrics["noise_sigma"]
+    values = np.concatenate([run.metrics[column] for run in focused])
+    table = cohort(focused)
+    for i, (rate, shade) in enumerate(shades(table["learning_rate"]).items()):
+        mine = values[(table["learning_rate"] == rate) & table["fitted"]]
+        if not len(mine):
+            continue
+        flat = mine.transpose(1, 0, 2).reshape(len(sigma), -1)
+        centre, low, high = middle(flat)
+        axes.plot(sigma, centre, color=shade, marker=MARKERS[i], ms=3.6, label=f"$h$ = {rate:g}, n = {len(mine)}")
+        axes.plot(sigma, low, color=shade, ls="--", lw=0.7)
+        axes.plot(sigma, high, color=shade, ls="--", lw=0.7)
+    axes.set_xlabel(r"multiplicative noise $\sigma$ (noise_sigma)")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="best")
+
+
+def slopes_under_noise(focused: Table) -> Figure:
+    """Figure 3a: the slope at the optimum and around it, by learning rate; median and quartiles over realizations."""
+    figure, axes = axes_grid(size=(4.6, 3.7))
+    _noise_curves(axes, focused, "noise_slope", lambda v: np.nanquantile(v, [0.5, 0.25, 0.75], axis=1))
+    axes.set_ylabel(axis_label("slope", r"$|\nabla E|$", "noise_slope"))
+    logarithmic(axes, "y")
+    axes.set_title(f"$n_l$ = {focused[0].config.shape.width}, median, quartiles dashed")
+    return figure
+
+
+def accuracy_under_noise(focused: Table) -> Figure:
+    """Figure 3b: test accuracy under noise, mean and one standard deviation over realizations and seeds."""
+
+    def middle(values: np.ndarray) -> tuple[Any, Any, Any]:
+        mean, deviation = np.nanmean(values, axis=1), np.nanstd(values, axis=1)
+        return mean, mean - deviation, mean + deviation
+
+    figure, axes = axes_grid(size=(4.6, 3.7))
+    _noise_curves(axes, focused, "noise_test_accuracy", middle)
+    axes.set(ylabel="test accuracy (noise_test_accuracy)", ylim=(0, 1.02))
+    count = focused[0].metrics["noise_test_accuracy"].shape[2]
+    axes.set_title(f"{count} realizations a network, one s.d. dashed")
+    return figure
+
+
+def activations(kinds: dict[str, Table]) -> Figure:
+    """R_IG and test accuracy against h for ReLU, tanh and GELU: means over the seeds that fit, and each seed."""
+    figure, (left, right) = axes_grid(1, 2, size=(3.9, 3.3))
+    for (name, runs), colour, mark in zip(kinds.items(), (BLUE, ORANGE, GREY), "osD", strict=True):
+        table = cohort(runs)
+        table = pick(table, table["fitted"])
+        rates = np.unique(table["learning_rate"])
+        for axes, column in ((left, "r_ig"), (right, "test_accuracy")):
+            axes.plot(table["learning_rate"], table[column], mark, color=colour, ms=3.2, alpha=0.6, ls="none")
+            means = [table[column][table["learning_rate"] == h].mean() for h in rates]
+            axes.plot(rates, means, color=colour, marker=mark, ms=4.6, label=f"{name}, n = {len(table['seed'])}")
+    left.set(xlabel=RATE, ylabel=R_IG)
+    right.set(xlabel=RATE, ylabel=ACCURACY)
+    logarithmic(left, "xy")
+    logarithmic(right, "x")
+    left.legend()
+    left.set_title("at maximum test accuracy, networks that fit")
+    return figure
