@@ -1,5 +1,6 @@
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +78,12 @@ def test_a_damaged_run_is_named_and_left_out(stored):
         assert verdicts["Test error falls with mu"] == "not testable"
     finally:
         path.write_bytes(good)
+
+
+def test_the_repository_has_the_paper_scale_runs_undamaged():
+    """What `igr report --out results` redraws: all of today's trials, so a change of the experiment shows here."""
+    root = Path(__file__).parent.parent / "results"
+    runs, problems = Store(root).runs("two-parameter")
+    assert problems == []
+    assert [run.config for run in runs] == two_parameter.trials(Scale.PAPER)
+    assert {run.record["precision"] for run in runs} == {"float64"}

@@ -241,11 +241,11 @@ def phases(scan: Any) -> Figure:
     bottom.axhline(2, color="k", lw=1.1)
     bottom.text(left * 1.08, 2.2, "2: stability", fontsize=8, va="bottom")
     bottom.text(left * 1.08, 0.88, "1: end of the modified flow", fontsize=8, va="top")
-    for name, dash, text in (("ricochet", ":", "theory: 1"), ("divergent", "-", "theory: 2")):
+    for name, dash, text in (("ricochet", ":", "theory 1"), ("divergent", "-", "theory 2")):
         for axes in (top, bottom):
             axes.axvline(sorted_.theory[name], color=GREY, ls=dash, lw=1.0, zorder=1)
         place = {"rotation": 90, "ha": "right", "va": "bottom", "fontsize": 7.5, "color": "0.35"}
-        bottom.text(sorted_.theory[name] * 0.985, 0.0062, text, **place)
+        bottom.text(sorted_.theory[name] * 0.98, 0.0062, text, **place)
     bottom.set(xscale="log", yscale="log", xlabel=RATE, ylabel=r"$h\,\lambda_{max}$ (h_sharpness)")
     bottom.set(xlim=(left, float(rates[-1])), ylim=(0.005, 15))
     for axis in (bottom.xaxis, bottom.yaxis, top.yaxis):
