@@ -1,4 +1,4 @@
-"""The command line: `igr list | run | report | reproduce`.
+"""The command line: `igr list | run | report | reproduce | export | data`.
 
 Exit codes: 0 done, 1 a run failed, 2 bad input or an output folder that cannot be used, 130 interrupted.
 """
@@ -9,12 +9,12 @@ import os
 import sys
 import warnings
 from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 try:
     import typer
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.table import Table as RichTable
     from rich.text import Text
     from typer.core import TyperGroup
@@ -23,10 +23,11 @@ except ImportError as error:  # the mathematics installs without these
     sys.exit(f"The igr command needs {error.name}: install the laboratory with `pip install 'igr[lab]'`.")
 
 from igr.lab.config import Config, ConfigError, Scale, option
+from igr.lab.display import Display
 from igr.lab.experiments import REGISTRY, load
 from igr.lab.files import StoreError
 from igr.lab.store import DamageWarning, Store
-from igr.lab.work import Unit, Watcher, run_units
+from igr.lab.work import run_units
 
 OUT = "out"
 
@@ -39,11 +40,15 @@ class RunOptions(Config):
     out: str = option("folder of stored runs and figures", OUT)
     jobs: int = option("units computed at the same time", 1)
     json: bool = option("print the findings as JSON", False)
+    data_dir: str = option("folder of data sets; nothing is downloaded then", "")
+    only: str = option("compute only the units whose description contains this", "")
 
     def check(self) -> None:
         """At least one job."""
         if self.jobs < 1:
             raise ConfigError(f"jobs must be at least 1, and it is {self.jobs}.")
+        if self.data_dir and not os.path.isdir(self.data_dir):
+            raise ConfigError(f"There is no folder {self.data_dir!r} to read data sets from.")
 
 
 class Experiments(TyperGroup):
@@ -102,12 +107,43 @@ def reproduce(
     scale: Annotated[Scale, typer.Option(help="how much to compute")] = Scale.QUICK,
     out: FOLDER = OUT,
     jobs: Annotated[int, typer.Option(help="units computed at the same time")] = 1,
+    data_dir: Annotated[str, typer.Option(help="folder of data sets; nothing is downloaded then")] = "",
 ) -> None:
     """Run every experiment, then report."""
-    failed = [name for name in REGISTRY if not _compute(name, RunOptions(scale, out, jobs), None)]
+    options = RunOptions(scale, out, jobs, data_dir=data_dir)
+    failed = [name for name in REGISTRY if not _compute(name, options, None)]
     _report(Store(out), as_json=False)
     if failed:
         raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    out: FOLDER = OUT,
+    to: Annotated[str, typer.Option("--to", help="folder to write to; default OUT/export")] = "",
+    tensorboard: Annotated[bool, typer.Option(help="also for TensorBoard, where installed")] = True,
+) -> None:
+    """Write the stored curves as CSV and for TensorBoard."""
+    from igr.lab.export import export as write
+
+    store = Store(out)
+    written = write(store, Path(to) if to else store.root / "export", tensorboard)
+    if not written:
+        raise StoreError(f"There are no training curves in {out}: `igr run mlp --out {out}` makes some.")
+    for path in written:
+        print(path)
+
+
+@app.command()
+def data(
+    name: Annotated[str, typer.Argument(help="digits, mnist or cifar10")],
+    data_dir: Annotated[str, typer.Option(help="folder to read instead of downloading")] = "",
+) -> None:
+    """Download a data set, or check the one in a folder."""
+    from igr.lab.data import load as load_data
+
+    found = load_data(name, data_dir or None)
+    print(f"{name}: {len(found.train):,} training and {len(found.test):,} test images of {found.train.x.shape[1:]}")
 
 
 def main() -> None:
@@ -153,11 +189,15 @@ def _compute(name: str, options: RunOptions, own: Config | None) -> bool:
     store.require_writable()
     about = {"scale": options.scale.value, "options": own.to_dict() if own else {}}
     store.write_index(name, [unit.config for unit in units], **about)
+    chosen = [unit for unit in units if options.only in unit.label]
+    if not chosen:
+        raise ConfigError(f"No unit of {name} has {options.only!r} in its description, as {units[0].label!r} would be.")
+    if options.data_dir:
+        os.environ["IGR_DATA_DIR"] = options.data_dir
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(14), TextColumn("{task.percentage:>3.0f} %"))
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
+    with Display(console, name, len(chosen)) as display:
         try:
-            outcome = run_units(store, name, units, options.jobs, _Display(progress, name, len(units)))
+            outcome = run_units(store, name, chosen, options.jobs, display)
         except KeyboardInterrupt:  # typer would end here without a word
             raise _Stopped from None
     text = f"{name}: {len(outcome.computed)} computed, {len(outcome.skipped)} already there"
@@ -197,22 +237,6 @@ def _findings(findings: list[Any], title: str) -> RichTable:
 
 class _Stopped(Exception):
     """The user pressed Ctrl-C while units were computed."""
-
-
-class _Display(Watcher):
-    """One bar for the whole run, moved by parts of units, and the words of the unit that spoke last."""
-
-    def __init__(self, progress: Progress, name: str, count: int):
-        self.progress, self.parts = progress, dict[str, float]()
-        self.task = progress.add_task(f"{name:38}", total=count)
-
-    def progressed(self, unit: Unit, fraction: float, text: str) -> None:
-        self.parts[unit.label] = max(fraction, self.parts.get(unit.label, 0.0))
-        words = f"{unit.label}, {text}" if text else unit.label
-        self.progress.update(self.task, completed=sum(self.parts.values()), description=f"{words[:38]:38}")
-
-    def ended(self, unit: Unit, how: str) -> None:
-        self.progressed(unit, 1.0, how)
 
 
 def _command(function: Any, configs: list[type[Config]], name: str, claim: str) -> Any:
