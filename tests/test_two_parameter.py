@@ -9,17 +9,7 @@ import pytest
 
 from igr.lab.config import ConfigError, Scale
 from igr.lab.experiments import two_parameter
-from igr.lab.experiments.two_parameter_findings import (
-    Verdict,
-    distances,
-    findings,
-    held_out_error,
-    leaps,
-    norm,
-    path_of,
-    pick,
-    regimes,
-)
+from igr.lab.experiments.two_parameter_findings import findings
 from igr.lab.experiments.two_parameter_model import (
     CONVERGED,
     DIVERGED,
@@ -32,7 +22,10 @@ from igr.lab.experiments.two_parameter_model import (
     sharpness,
 )
 from igr.lab.experiments.two_parameter_scans import PenaltyScan, RateScan, crosses
-from igr.lab.store import Run, npz_bytes
+from igr.lab.experiments.two_parameter_views import distances, held_out_error, leaps, norm, path_of, pick, regimes
+from igr.lab.files import npz_bytes
+from igr.lab.findings import Verdict
+from igr.lab.store import Run
 from igr.lab.work import Cancelled, Session
 
 ONE, TWO = TABLE

@@ -6,7 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from igr.lab.experiments.two_parameter_findings import (
+from igr.lab.experiments.two_parameter_model import CONVERGED, TABLE, Descent, Row
+from igr.lab.experiments.two_parameter_scans import PenaltyScan, RateScan, crosses
+from igr.lab.experiments.two_parameter_views import (
     LEAST_NORM,
     TEST_POINT,
     distances,
@@ -16,8 +18,6 @@ from igr.lab.experiments.two_parameter_findings import (
     pick,
     regimes,
 )
-from igr.lab.experiments.two_parameter_model import CONVERGED, TABLE, Descent, Row
-from igr.lab.experiments.two_parameter_scans import PenaltyScan, RateScan, crosses
 from igr.lab.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, arrows, axes_grid, axis_label
 from igr.lab.store import Table
 
