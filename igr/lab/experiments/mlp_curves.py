@@ -47,9 +47,11 @@ def _panels(focused: Table, quantities: list[Quantity], physical: bool) -> Figur
     for axes, (label, values, decades), letter in zip(panels.flat, quantities, "abcdef", strict=False):
         for i, rate in enumerate(rates):
             colour = colormaps["viridis"](0.92 * i / max(1, len(rates) - 1))
-            for j, (x, y) in enumerate(_curves(focused, rate, values, physical)):
-                name = f"$h$ = {rate:g}" if j == 0 else None
-                axes.plot(x, y, color=colour, ls=STYLES[i % len(STYLES)], lw=1.2, alpha=0.85, label=name)
+            style = {"color": colour, "ls": STYLES[i % len(STYLES)]}
+            found = _curves(focused, rate, values, physical)
+            for x, y in found:
+                axes.plot(x, y, lw=0.6, alpha=0.35, **style)
+            axes.plot(*_median(found), lw=1.6, label=f"$h$ = {rate:g}", **style)
         axes.set_ylabel(label)
         axes.set_title(f"({letter})")
         logarithmic(axes, "xy" if decades else "x")
@@ -58,8 +60,12 @@ def _panels(focused: Table, quantities: list[Quantity], physical: bool) -> Figur
         axes.set_xlabel(words)
     seeds = len({s for run in focused for s in run.config.seeds})
     shape = focused[0].config.shape
-    figure.suptitle(f"$n_l$ = {shape.width}, batch {shape.batch_size}, a line for each of {seeds} seeds", fontsize=9)
-    figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=7)
+    figure.suptitle(
+        f"$n_l$ = {shape.width}, batch {shape.batch_size}, median of {seeds} seeds, each of them faint", fontsize=9
+    )
+    figure.legend(
+        *panels.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=7 if columns == 3 else 4
+    )
     return figure
 
 
@@ -74,3 +80,10 @@ def _curves(focused: Table, rate: float, values: Any, physical: bool) -> list[tu
             keep = np.isfinite(table[:, k]) & (run.metrics["step"] > 0)
             found.append((clock[keep, k], table[keep, k]))
     return found
+
+
+def _median(curves: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """The median of curves over the same points; curves that ended early (diverged) are in it as far as they go."""
+    longest = max((x for x, _ in curves), key=len, default=np.array([]))
+    rows = [np.append(y, np.full(len(longest) - len(y), np.nan)) for _, y in curves]
+    return longest, np.nanmedian(rows, axis=0) if len(longest) else longest

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from igr.lab.experiments.mlp_curves import curve_figures
 from igr.lab.experiments.mlp_findings import focus_width, of
-from igr.lab.figures import BLUE, GREY, ORANGE, axes_grid, axis_label, logarithmic
+from igr.lab.figures import BLUE, GREEN, ORANGE, axes_grid, axis_label, logarithmic
 from igr.lab.history import Cohort, cohort, pick
 from igr.lab.store import Table
 
@@ -134,16 +134,23 @@ def six_panels(grid: Table, batches: Table) -> Figure:
         accuracy_axis(axes, table)
     panels[1, 2].set(xlabel=R_IG, ylabel=ACCURACY, title="batch 32, all sizes")
     axes = panels[0, 2]
-    sizes = sorted(set(other["batch_size"].tolist()), key=lambda size: size or np.inf)
+    sizes = sorted(set(other["batch_size"].tolist()), key=lambda size: size or np.inf) if other else []
     for (size, mark), shade in zip(zip(sizes, MARKERS, strict=False), shades(range(len(sizes))).values(), strict=False):
         mine = pick(other, (other["batch_size"] == size) & other["fitted"])
         name = f"batch {size}" if size else "full batch"
         axes.plot(mine["r_ig"], mine["test_accuracy"], mark, color=shade, ms=4.6, mec="white", mew=0.4, label=name)
-    axes.set(xlabel=R_IG, ylabel=ACCURACY, title=f"batch sizes, $n_l$ = {grid and other['width'][0]}")
+    axes.set(
+        xlabel=R_IG, ylabel=ACCURACY, title=f"batch sizes, $n_l$ = {other['width'][0]}" if other else "batch sizes"
+    )
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="best")
-    for each, which in zip(panels.flat, ("xy", "x", "x", "xy", "x", "x"), strict=True):
+    for each, which, letter in zip(panels.flat, ("xy", "x", "x", "xy", "x", "x"), "abcdef", strict=True):
         logarithmic(each, which)
+        each.set_title(f"({letter}) {each.get_title(loc='left') or each.get_title()}".strip())
+    for each in (panels[1, 0], panels[1, 1]):
+        widths = sorted(set(table["width"].tolist()))
+        each.set_xticks(widths, [str(w) for w in widths])
+        each.minorticks_off()
     legend(figure, table)
     return figure
 
@@ -195,7 +202,7 @@ def accuracy_under_noise(focused: Table) -> Figure:
 def activations(kinds: dict[str, Table]) -> Figure:
     """R_IG and test accuracy against h for ReLU, tanh and GELU: means over the seeds that fit, and each seed."""
     figure, (left, right) = axes_grid(1, 2, size=(3.9, 3.3))
-    for (name, runs), colour, mark in zip(kinds.items(), (BLUE, ORANGE, GREY), "osD", strict=True):
+    for (name, runs), colour, mark in zip(kinds.items(), (BLUE, ORANGE, GREEN), "osD", strict=True):
         table = cohort(runs)
         table = pick(table, table["fitted"])
         rates = np.unique(table["learning_rate"])
