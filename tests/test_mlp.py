@@ -32,10 +32,10 @@ def planted(effect, seed=0, scale=Scale.QUICK, lost=()):
         step = np.array([0, 1, 10, 100, unit.shape.steps])
         rate = np.array(unit.learning_rates)
         log_lambda = np.log10(rate * m / 4)
-        strength = -effect * log_lambda + 0.3 * rng.normal(size=n)
+        strength = -effect * log_lambda + 0.2 * rng.normal(size=n)
         decay = np.array([0, 0, 1, 2, 3])[:, None] * np.ones(n)
         r_ig = 10 ** (strength - decay)
-        accuracy = np.clip(0.9 - 0.01 * strength + 0.002 * rng.normal(size=n), 0, 1)
+        accuracy = np.clip(0.9 - 0.01 * strength + 0.001 * rng.normal(size=n), 0, 1)
         columns = {
             "loss": 10 ** (-decay), "r_ig": r_ig, "slope": np.sqrt(m * r_ig), "param_norm": 1 + decay,
             "train_accuracy": np.array([0.1, 0.2, 0.9, 1, 1])[:, None] * np.ones(n),
@@ -75,7 +75,7 @@ EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize(("effect", "verdict"), [(0.8, Verdict.HOLDS), (-0.8, Verdict.FAILS)])
+@pytest.mark.parametrize(("effect", "verdict"), [(1.0, Verdict.HOLDS), (-1.0, Verdict.FAILS)])
 def test_a_planted_effect_is_found_with_its_sign(effect, verdict):
     found = verdicts(planted(effect))
     for claim in EXPECTED:
