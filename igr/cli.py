@@ -1,4 +1,4 @@
-"""The command line: `igr list | run | report | reproduce | export | data`.
+"""The command line: `igr list | run | report | reproduce | explore | export | data`.
 
 Exit codes: 0 done, 1 a run failed, 2 bad input or an output folder that cannot be used, 130 interrupted.
 """
@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import warnings
+import webbrowser
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -115,6 +116,18 @@ def reproduce(
     _report(Store(out), as_json=False)
     if failed:
         raise typer.Exit(1)
+
+
+@app.command()
+def explore(
+    show: Annotated[bool, typer.Option("--open/--no-open", help="open it in a browser")] = True,
+) -> None:
+    """Open a page where start and step size are moved by hand."""
+    from igr.lab.explorer import page
+
+    print(page())
+    if show and not webbrowser.open(page().as_uri()):
+        _complain("No browser could be started here: open the file above in one.")
 
 
 @app.command()
