@@ -83,7 +83,7 @@ def test_a_flow_that_cannot_be_solved_says_so():
 
 
 def test_seed_model_distances():
-    """From (2.8, 3.5) at h = 0.025 after 400 steps: the known distances to the flows of f_0, f_0 + h f_1, and with f_2."""
+    """From (2.8, 3.5) at h = 0.025 after 400 steps: the known distances to the flows of f_0, with f_1 and with f_2."""
     start, h, n = jnp.array([2.8, 3.5]), 0.025, 400
     field = igr.gradient_field(two_parameter)
     steps = igr.descend(igr.gradient_step(two_parameter, h), start, n, every=n)
