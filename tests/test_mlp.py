@@ -123,6 +123,19 @@ def test_three_stopping_rules_stand_side_by_side():
     ]
 
 
+def test_with_images_held_out_the_maximum_of_validation_accuracy_is_a_fourth_rule():
+    runs = planted(0.5)
+    for run in runs:
+        run.metrics["validation_accuracy"] = run.metrics["test_accuracy"]
+    claims = [claim for claim in verdicts(runs) if claim.startswith("R_IG falls as lambda grows")]
+    assert claims[-1].endswith("at maximum validation accuracy")
+    units = mlp.trials(Scale.QUICK, mlp.Options(validation=137))
+    assert {u.shape.validation for u in units} == {137}
+    assert units[0].shape.steps == 250 * (1300 // 32)
+    with pytest.raises(ConfigError, match="must leave at least 32"):
+        mlp.trials(Scale.QUICK, mlp.Options(validation=1420))
+
+
 def test_every_figure_of_the_family_is_drawn_also_with_diverged_networks(tmp_path):
     with drawing.style():
         drawn = mlp.figures(planted(0.5, lost=(0.5,)))

@@ -19,7 +19,7 @@ class StoreError(RuntimeError):
     """The store cannot be used (full disk, no permission), in one sentence."""
 
 
-def npz_bytes(arrays: Mapping[str, Any]) -> bytes:
+def npz_bytes(arrays: Mapping[str, Any], compress: bool = True) -> bytes:
     """Arrays as the bytes of an `.npz` file: sorted names, no clock and no system in it, so equal arrays, equal bytes.
 
     >>> npz_bytes({"a": np.arange(3), "b": 1.0}) == npz_bytes({"b": 1.0, "a": np.arange(3)})
@@ -31,7 +31,8 @@ def npz_bytes(arrays: Mapping[str, Any]) -> bytes:
             member = io.BytesIO()
             np.lib.format.write_array(member, np.asarray(arrays[name]), allow_pickle=False)
             info = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
-            info.compress_type, info.create_system, info.external_attr = zipfile.ZIP_DEFLATED, 3, 0o600 << 16
+            info.compress_type = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+            info.create_system, info.external_attr = 3, 0o600 << 16
             archive.writestr(info, member.getvalue())
     return buffer.getvalue()
 

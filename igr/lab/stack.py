@@ -15,10 +15,10 @@ from igr.lab.measure import Meter
 from igr.lab.train import Engine, Images, Stack
 
 if TYPE_CHECKING:
-    from igr.lab.sweep import StackRun
+    from igr.lab.sweep import Shape, StackRun
     from igr.lab.work import Session
 
-SAVE_SHARE = 0.05  # at most this share of the time goes into checkpoints
+SAVE_SHARE = 0.03  # at most this share of the time goes into checkpoints
 NOISE_SEED = 2020
 
 
@@ -28,6 +28,20 @@ def _dataset(name: str, train_images: int, validation: int, folder: str | None) 
     if train_images:
         dataset = dataset.subset(train_images, len(dataset.test))
     return dataset.hold_out(validation) if validation else dataset
+
+
+@functools.lru_cache(maxsize=1)
+def _machine(shape: "Shape", replicas: int, folder: str | None) -> tuple[Engine, Meter]:
+    """The compiled programs for stacks of a shape; kept, since the parts of a stack that was cut follow each other."""
+    dataset = _dataset(shape.data, shape.train_images, shape.validation, folder)
+    train, test, held = (
+        Images(jnp.asarray(s.x), jnp.asarray(s.y), dataset.scale) if s is not None else None
+        for s in (dataset.train, dataset.test, dataset.validation)
+    )
+    assert train is not None
+    assert test is not None
+    engine = Engine(shape.build(), train, shape.batch_size, shape.method or None, shape.precision, replicas=replicas)
+    return engine, Meter(engine, test, held, batch_statistics=True)
 
 
 class History:
@@ -70,17 +84,7 @@ def _keep_best(best: Any, kept: Any, now: Any, accuracy: jax.Array, step: jax.Ar
 def compute(run: "StackRun", session: "Session") -> Mapping[str, Any]:
     """The measurements of a stack: its history, the best and the last parameters' columns, the noise curves."""
     shape = run.shape
-    dataset = _dataset(shape.data, shape.train_images, shape.validation, os.environ.get("IGR_DATA_DIR"))
-    train, test, held = (
-        Images(jnp.asarray(s.x), jnp.asarray(s.y), dataset.scale) if s is not None else None
-        for s in (dataset.train, dataset.test, dataset.validation)
-    )
-    assert train is not None
-    assert test is not None
-    engine = Engine(
-        shape.build(), train, shape.batch_size, shape.method or None, shape.precision, replicas=len(run.seeds)
-    )
-    meter = Meter(engine, test, held, batch_statistics=True)
+    engine, meter = _machine(shape.replace(steps=1), len(run.seeds), os.environ.get("IGR_DATA_DIR"))
     rates = engine.rates(run.learning_rates, run.mus)
     points, full = shape.schedule.points(shape.steps, engine.steps_per_epoch)
 
@@ -98,7 +102,7 @@ def compute(run: "StackRun", session: "Session") -> Mapping[str, Any]:
         return history.arrays("history/") | {f"leaf/{i}": leaf for i, leaf in enumerate(leaves)}
 
     size = sum(leaf.nbytes for leaf in jax.tree.leaves((stack, kept)))
-    cost = size / 50e6  # seconds a checkpoint takes; a guess until the first is written
+    cost = size / 100e6  # seconds a checkpoint takes; a guess until the first is written
     saved_at = last = time.monotonic()
     done = history.steps[-1] if history.steps else 0
     for point, complete in zip(points.tolist(), full.tolist(), strict=True):

@@ -171,7 +171,7 @@ class Folder:
 
     def save_checkpoint(self, arrays: Mapping[str, Any]) -> None:
         """Keep what a restart needs. The file carries its own checksum, so that one move replaces both."""
-        data = npz_bytes(arrays)
+        data = npz_bytes(arrays, compress=False)  # parameters hardly compress, and a stack of them is large
         write_atomically(self.path / "checkpoint.bin", hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
 
     def load_checkpoint(self) -> Metrics | None:

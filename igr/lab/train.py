@@ -175,8 +175,7 @@ class Engine:
 
     def _length(self, left: int) -> int:
         """The longest program not longer than `left`: few lengths, so that few programs are compiled."""
-        epoch = self.steps_per_epoch
-        lengths = ((epoch, 32, 1) if epoch > 256 else (epoch, 1)) if self.batch_size else (64, 8, 1)
+        lengths = (self.steps_per_epoch, 1) if self.batch_size else (16, 1)
         return next(n for n in lengths if n <= left)
 
     def _program(self, count: int) -> Any:

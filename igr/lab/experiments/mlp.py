@@ -59,20 +59,24 @@ class Options(Config):
 
     seeds: int = option("seeds for each model of the grid; 0 takes the scale's number", 0)
     epochs: int = option("epochs of training in the grid; 0 takes the scale's number", 0)
+    validation: int = option("training images held out, to stop at maximum validation accuracy too", 0)
 
     def check(self) -> None:
         """Counts are not negative."""
-        if self.seeds < 0 or self.epochs < 0:
-            raise ConfigError("seeds and epochs must not be negative.")
+        if min(self.seeds, self.epochs, self.validation) < 0:
+            raise ConfigError("seeds, epochs and validation must not be negative.")
 
 
 def trials(scale: Scale, options: Options | None = None) -> list[StackRun]:
     """The grid, the batch sizes and the activations, as stacks of networks of equal shape."""
     options, grid = options or Options(), GRIDS[scale]
     seeds, epochs = options.seeds or grid.seeds, options.epochs or grid.epochs
-    per_epoch = _images(grid) // 32
+    images = _images(grid) - options.validation
+    if images < 32:
+        raise ConfigError(f"validation must leave at least 32 of {_images(grid)} images to train on.")
     schedule = Schedule(early=grid.early, stretch=grid.stretch)
-    base = Shape(data=grid.data, train_images=grid.train_images, steps=epochs * per_epoch, schedule=schedule)
+    base = Shape(data=grid.data, train_images=grid.train_images, steps=epochs * (images // 32), schedule=schedule)
+    base = base.replace(validation=options.validation)
     noise = Noise(SIGMAS, *grid.realizations)
     focus = base.replace(width=grid.focus)
 
@@ -80,7 +84,7 @@ def trials(scale: Scale, options: Options | None = None) -> list[StackRun]:
     shapes += [focus.replace(activation=name) for name in ("tanh", "gelu")]
     networks = [Network(shape, h, seed=s) for shape in shapes for s in range(seeds) for h in grid.rates]
     for size, longer, rates, some in grid.batches:
-        steps = longer * (_images(grid) // size if size else 1)
+        steps = longer * (images // size if size else 1)
         # A full-batch epoch is one step: there the test set is watched less often than every epoch.
         when = schedule.replace(watch=1 if size else max(1, longer // 200))
         shape = focus.replace(batch_size=size, steps=steps, schedule=when)
