@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from igr.lab import stack
 from igr.lab.config import Config, ConfigError
 from igr.lab.files import npz_bytes
 from igr.lab.store import Store
@@ -200,3 +201,18 @@ def test_a_unit_is_named_by_what_decides_its_result():
     assert again == RUN
     assert again.digest() == RUN.digest() != RUN.replace(seeds=(0, 1, 1)).digest()
     assert RUN.digest() != RUN.replace(shape=SHAPE.replace(precision="highest")).digest()
+
+
+def test_on_a_gpu_compiled_programs_are_kept_unless_the_user_has_a_place(monkeypatch, tmp_path):
+    update = stack.jax.config.update
+    set_to = []
+    monkeypatch.setattr(stack.jax.config, "update", lambda name, value: set_to.append(name))
+    stack.keep_programs()
+    assert set_to == []  # this is a CPU
+    monkeypatch.setattr(stack.jax, "default_backend", lambda: "gpu")
+    stack.keep_programs()
+    assert set_to == ["jax_compilation_cache_dir"]
+    update("jax_compilation_cache_dir", str(tmp_path))
+    stack.keep_programs()
+    update("jax_compilation_cache_dir", None)
+    assert len(set_to) == 1

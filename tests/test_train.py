@@ -1,3 +1,4 @@
+import functools
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import optax
 import pytest
 
 import igr
+import igr.lab.train
 from igr.lab.models import Model, mlp
 from igr.lab.train import Engine, Images, batch_loss, cross_entropy
 
@@ -22,9 +24,15 @@ def images(n=50, seed=0, classes=3, shape=(4, 4, 1)):
     return Images(jnp.asarray(x), jnp.asarray(y), 255.0)
 
 
-def train(rates, mus=None, seeds=None, steps=24, batch=8, cuts=(), **settings):
+@functools.cache
+def engine_of(model, batch, replicas, chunk, **settings):
+    """One engine for all tests that need the same: it has no state but its compiled programs."""
+    return Engine(model, images(), batch, replicas=replicas, **settings)
+
+
+def train(rates, mus=None, seeds=None, steps=24, batch=8, cuts=(), model=MODEL, **settings):
     mus, seeds = mus or [0.0] * len(rates), seeds or [0] * len(rates)
-    engine = Engine(settings.pop("model", MODEL), images(), batch, replicas=len(rates), **settings)
+    engine = engine_of(model, batch, len(rates), igr.lab.train.FULL_BATCH_CHUNK, **settings)
     stack, here = engine.init(seeds), 0
     for stop in (*cuts, steps):
         stack = engine.advance(stack, engine.rates(rates, mus), seeds, here, stop)

@@ -30,9 +30,22 @@ def _dataset(name: str, train_images: int, validation: int, folder: str | None) 
     return dataset.hold_out(validation) if validation else dataset
 
 
+def keep_programs() -> None:
+    """On a GPU, keep compiled programs on disk unless the user already does.
+
+    There XLA chooses kernels by timing them, so two compilations of one program may round differently. A run that is
+    resumed in a new process gets the very same program from the cache, and with it the same bits.
+    """
+    if jax.default_backend() != "cpu" and getattr(jax.config, "jax_compilation_cache_dir") is None:  # noqa: B009
+        import pooch
+
+        jax.config.update("jax_compilation_cache_dir", str(pooch.os_cache("igr") / "programs"))
+
+
 @functools.lru_cache(maxsize=1)
 def _machine(shape: "Shape", replicas: int, folder: str | None) -> tuple[Engine, Meter]:
     """The compiled programs for stacks of a shape; kept, since the parts of a stack that was cut follow each other."""
+    keep_programs()
     dataset = _dataset(shape.data, shape.train_images, shape.validation, folder)
     train, test, held = (
         Images(jnp.asarray(s.x), jnp.asarray(s.y), dataset.scale) if s is not None else None
