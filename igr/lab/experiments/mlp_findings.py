@@ -46,10 +46,23 @@ def verdict(estimate: Estimate, expected: int) -> Verdict:
     return {expected: Verdict.HOLDS, -expected: Verdict.FAILS}.get(estimate.sign(), Verdict.MIXED)
 
 
-def correlation(claim: str, paper: str, table: Cohort, x: str, y: str, expected: int, given: str = "", note: str = ""):
-    """A finding from a rank correlation of two columns, partial where a third is `given`."""
+def correlation(
+    claim: str,
+    paper: str,
+    table: Cohort,
+    x: str,
+    y: str,
+    expected: int,
+    given: str = "",
+    note: str = "",
+    networks: bool = False,
+):
+    """A finding from a rank correlation of two columns, partial where a third is `given`.
+
+    The interval is over models; with `networks` over networks, for comparisons within a few fixed learning rates.
+    """
     columns = [table[name] for name in (x, y, *([given] if given else []))]
-    estimate = bootstrap(partial_spearman if given else spearman, *columns, by=models(table))
+    estimate = bootstrap(partial_spearman if given else spearman, *columns, by=None if networks else models(table))
     quantity = f"{'partial ' if given else ''}Spearman({x}, {y}{f' | {given}' if given else ''})"
     value = estimate.value if np.isfinite(estimate.value) else None
     return Finding(claim, paper, quantity, value, estimate.n, verdict(estimate, expected), estimate.interval, note)
@@ -62,7 +75,7 @@ def findings(runs: Table) -> list[Finding]:
     if grid:
         everyone = cohort(grid)
         best = pick(everyone, everyone["fitted"])
-        found += [_counted(everyone), *_rules(grid), *_grid(best)]
+        found += [_counted(everyone), *_rules(grid, focus_width(runs)), *_grid(best)]
     focus = focus_width(runs)
     noisy = of(runs, width=focus)
     if noisy and focus:
@@ -120,7 +133,7 @@ def rule_settings(grid: Table) -> list[tuple[str, float | None, str]]:
     ]
 
 
-def _rules(grid: Table) -> list[Finding]:
+def _rules(grid: Table, focus: int) -> list[Finding]:
     found = []
     for rule, at, words in rule_settings(grid):
         table = cohort(grid, rule, at)
@@ -135,6 +148,10 @@ def _rules(grid: Table) -> list[Finding]:
             correlation(f"R_IG/E falls as lambda grows, {words}", paper, table, "implicit_rate", "r_ig / loss", -1),
             correlation(f"Test accuracy grows with lambda, {words}", two, table, "implicit_rate", "test_accuracy", +1),
         ]
+        if (table["width"] == focus).any():  # R_IG has m in its denominator: at one width only h can speak
+            one_width = pick(table, table["width"] == focus)
+            claim = f"R_IG/E falls as h grows at n_l = {focus}, {words}"
+            found.append(correlation(claim, paper, one_width, "learning_rate", "r_ig / loss", -1, networks=True))
     return found
 
 
