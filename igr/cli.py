@@ -3,15 +3,14 @@
 Exit codes: 0 done, 1 a run failed, 2 bad input or an output folder that cannot be used, 130 interrupted.
 """
 
-import inspect
 import json
 import os
 import sys
 import warnings
 import webbrowser
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 try:
     import typer
@@ -19,7 +18,6 @@ try:
     from rich.table import Table as RichTable
     from rich.text import Text
     from typer.core import TyperGroup
-    from typer.main import get_command
 except ImportError as error:  # the mathematics installs without these
     sys.exit(f"The igr command needs {error.name}: install the laboratory with `pip install 'igr[lab]'`.")
 
@@ -27,6 +25,7 @@ from igr.lab.config import Config, ConfigError, Scale, option
 from igr.lab.display import Display
 from igr.lab.experiments import REGISTRY, load
 from igr.lab.files import StoreError
+from igr.lab.flags import command_of, split
 from igr.lab.store import DamageWarning, Store
 from igr.lab.work import run_units
 
@@ -65,10 +64,10 @@ class Experiments(TyperGroup):
         own = getattr(module, "Options", None)
 
         def command(**values: Any) -> None:
-            options, rest = _split(RunOptions, values)
+            options, rest = split(RunOptions, values)
             _run(cmd_name, options, own(**rest) if own else None)
 
-        return _command(command, [RunOptions, *([own] if own else [])], cmd_name, module.CLAIM)
+        return command_of(command, [RunOptions, *([own] if own else [])], cmd_name, module.CLAIM)
 
 
 app = typer.Typer(
@@ -98,9 +97,14 @@ def list_experiments(as_json: JSON = False) -> None:
 
 
 @app.command()
-def report(out: FOLDER = OUT, as_json: JSON = False) -> None:
+def report(
+    out: FOLDER = OUT,
+    beside: Annotated[str, typer.Option(help="runs to show beside; default: the repository's")] = "",
+    alone: Annotated[bool, typer.Option("--alone", help="show nothing beside them")] = False,
+    as_json: JSON = False,
+) -> None:
     """Redraw figures, findings and a page from stored runs."""
-    _report(Store(out), as_json)
+    _report(Store(out), as_json, beside, alone)
 
 
 @app.command()
@@ -113,7 +117,7 @@ def reproduce(
     """Run every experiment, then report."""
     options = RunOptions(scale, out, jobs, data_dir=data_dir)
     failed = [name for name in REGISTRY if not _compute(name, options, None)]
-    _report(Store(out), as_json=False)
+    _report(Store(out), as_json=False, again=False)
     if failed:
         raise typer.Exit(1)
 
@@ -220,12 +224,16 @@ def _compute(name: str, options: RunOptions, own: Config | None) -> bool:
     return not outcome.failed
 
 
-def _report(store: Store, as_json: bool) -> None:
-    from igr.lab.report import build
+def _report(store: Store, as_json: bool, beside: str = "", alone: bool = False, again: bool = True) -> None:
+    from igr.lab.report import build, shipped
 
-    if not store.experiments():
-        raise StoreError(f"There are no stored runs in {store.root}: `igr run NAME --out {store.root}` makes them.")
-    chapters = build(store)
+    for root in (store.root, *([Path(beside)] if beside else [])):
+        if not Store(root).experiments():
+            raise StoreError(f"There are no stored runs in {root}: `igr run NAME --out {root}` makes them.")
+    other = None if alone else Store(beside) if beside else shipped()
+    if other and other.root.resolve() == store.root.resolve():
+        other = None
+    chapters = build(store, other, again)
     if as_json:
         print(json.dumps([each.to_dict() for each in chapters], indent=1, default=str))
         return
@@ -250,37 +258,6 @@ def _findings(findings: list[Any], title: str) -> RichTable:
 
 class _Stopped(Exception):
     """The user pressed Ctrl-C while units were computed."""
-
-
-def _command(function: Any, configs: list[type[Config]], name: str, claim: str) -> Any:
-    """A command whose flags are the fields of the configurations: their names, types, defaults and help."""
-    parameters = [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None if field.default is MISSING else field.default,
-            annotation=Annotated[hint, typer.Option(_flag(field.name), help=field.metadata.get("help", ""))],
-        )
-        for config in configs
-        for field, hint in ((field, get_type_hints(config)[field.name]) for field in fields(config))
-    ]
-    function.__signature__ = inspect.Signature(parameters)
-    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(name, help=claim)(function)
-    return get_command(single)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _split(config: type[Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The configuration made from its own fields, and the values that are left."""
-    names = {field.name for field in fields(config)}
-    return config(**{k: v for k, v in values.items() if k in names}), {
-        k: v for k, v in values.items() if k not in names
-    }
 
 
 def _complain(sentence: str) -> None:

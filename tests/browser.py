@@ -41,6 +41,7 @@ def opened(browser: Any, path: Path, fragment: str = "", width: int = 1600, **op
     """A page from disk; at the end it must have neither complained nor asked for anything outside itself."""
     context = browser.new_context(viewport={"width": width, "height": 900}, **options)
     context.set_offline(True)
+    context.set_default_timeout(10_000)
     page, trouble = context.new_page(), list[str]()
     page.on("console", lambda message: trouble.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: trouble.append(str(error)))

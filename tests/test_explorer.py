@@ -36,7 +36,7 @@ def settle(page):
 
 
 def library_ends(state):
-    """Where the same four paths end by the package; `mu` of its two-parameter model multiplies R_IG: twice the page's."""
+    """Where the package's paths end; `mu` of its two-parameter model multiplies R_IG, so it is twice the page's."""
     start = (float(state["a"]), float(state["b"]))
     zero = jnp.zeros((), int)
     (a, b), _ = advance(tuple(map(jnp.asarray, start)), zero, 1_000_000, state["h"], 0.0, 1.0, 0.6, 1e-12)

@@ -6,7 +6,7 @@ import pytest
 
 from igr.lab import report
 from igr.lab.config import Scale
-from igr.lab.experiments import two_parameter, two_parameter_model, two_parameter_scans
+from igr.lab.experiments import REGISTRY, load, two_parameter, two_parameter_model, two_parameter_scans
 from igr.lab.store import Store
 from igr.lab.work import run_units
 
@@ -60,8 +60,67 @@ def test_the_page_needs_nothing_else(stored, built):
     page = (stored.root / "index.html").read_text()
     assert page.count("data:image/png;base64,") == 6
     assert "http" not in re.sub(r"base64,[A-Za-z0-9+/=]+", "", page)
-    assert "<script" not in page
+    assert not re.search(r"<(script|img|link)[^>]*(src|href)=\"(?!data:)", page)
     assert "fails" in page
+
+
+def test_a_second_time_only_what_changed_is_drawn(stored, built, monkeypatch):
+    trial = two_parameter.trials(Scale.SMOKE)[0]
+    drawn = []
+    monkeypatch.setattr(report.chapter.__globals__["drawing"], "save", lambda figure, stem: drawn.append(stem) or [])
+    (chapter,) = report.build(stored, again=False)
+    assert drawn == []
+    assert len(chapter.figures) == 12
+    assert (stored.root / "index.html").read_text().count("data:image/png;base64,") == 6
+    chapter.figures[0].unlink()
+    report.build(stored, again=False)
+    assert len(drawn) == 6, "a figure that is gone is drawn again"
+    monkeypatch.undo()
+    report.build(stored)
+    folder = stored.folder("two-parameter", trial)
+    folder.write(folder.read().metrics, seconds=1e6)
+    (chapter,) = report.build(stored, again=False)
+    assert chapter.record["seconds"] > 1e6
+    assert "1e+06 s of computing" in (stored.root / "index.html").read_text()
+
+
+def test_every_figure_has_a_caption_and_numbers(built):
+    (chapter,) = built
+    assert set(chapter.captions) == {path.stem for path in chapter.figures}
+    for stem, caption in chapter.captions.items():
+        assert caption.title != stem
+        assert len(caption.text) > 40
+        assert caption.numbers(chapter.findings), stem
+
+
+def test_captions_are_of_figures_that_exist():
+    """A figure renamed or a caption left behind shows here, for every experiment."""
+    for name in REGISTRY:
+        module = load(name)
+        family = Path(module.__file__).parent.glob(f"{Path(module.__file__).stem}*.py")
+        source = "".join(path.read_text() for path in family if "captions" not in path.name)
+        for stem, caption in module.CAPTIONS.items():
+            assert f'"{stem}"' in source
+            assert re.compile(caption.about)
+
+
+def test_the_command_names_what_differs_from_the_default(stored):
+    trials = two_parameter.trials(Scale.SMOKE)
+    stored.write_index("two-parameter", list(trials), scale="smoke", options={"stop_loss": 1e-12, "rates": 17})
+    try:
+        assert (
+            report.chapter(stored, "two-parameter", draw=False).command
+            == "igr run two-parameter --scale smoke --rates 17"
+        )
+    finally:
+        stored.write_index("two-parameter", list(trials), scale="smoke")
+
+
+def test_what_diverged_is_counted_and_named(built):
+    (chapter,) = built
+    assert "start II, steps of 5e-07, mu = 0.082: 1 diverged, of 1;" in " ".join(chapter.excluded)
+    scan = next(each for each in chapter.excluded if "learning rates" in each)
+    assert re.search(r"start I, 40 learning rates: 16 diverged, of 40;", scan)
 
 
 def test_a_damaged_run_is_named_and_left_out(stored):

@@ -1,5 +1,8 @@
 """Findings: what a claim of the paper comes to in numbers, with a verdict that may be negative."""
 
+import csv
+import io
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -37,6 +40,21 @@ class Finding:
         """As plain JSON values."""
         return {**asdict(self), "verdict": self.verdict.value}
 
+    @property
+    def number(self) -> str:
+        """What was measured and what came out, in words."""
+        return f"{self.quantity} = {self.value:.4g}" if self.value is not None else self.quantity
+
+    @property
+    def range(self) -> str:
+        """The interval in brackets, or nothing."""
+        return f"[{self.interval[0]:.3g}, {self.interval[1]:.3g}]" if self.interval else ""
+
+    @property
+    def key(self) -> str:
+        """The claim without its counts, by which the same claim is found at another scale."""
+        return re.sub(r"\d[\d,.]*", "#", f"{self.claim}; {self.quantity}")
+
 
 def judged(condition: bool) -> Verdict:
     """`holds` or `fails`."""
@@ -47,8 +65,19 @@ def as_markdown(findings: Iterable[Finding]) -> str:
     """A table with one line for each finding."""
     lines = ["| claim | paper | number | n | 95 % | verdict | note |", "| --- | --- | --- | --- | --- | --- | --- |"]
     for each in findings:
-        number = f"{each.quantity} = {each.value:.4g}" if each.value is not None else each.quantity
-        interval = f"[{each.interval[0]:.3g}, {each.interval[1]:.3g}]" if each.interval else ""
-        cells = [each.claim, each.paper, number, str(each.n), interval, f"**{each.verdict}**", each.note]
+        cells = [each.claim, each.paper, each.number, str(each.n), each.range, f"**{each.verdict}**", each.note]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def as_csv(found: Iterable[tuple[str, str, str, Finding]]) -> str:
+    """The same for machines: a line for each (experiment, source, scale, finding), numbers in full."""
+    buffer = io.StringIO()
+    names = ("claim", "paper", "quantity", "value", "n", "low", "high", "verdict", "note")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(("experiment", "source", "scale", *names))
+    for experiment, source, scale, each in found:
+        low, high = each.interval or ("", "")
+        row = {**each.to_dict(), "low": low, "high": high, "value": "" if each.value is None else each.value}
+        writer.writerow((experiment, source, scale, *(row[name] for name in names)))
+    return buffer.getvalue()

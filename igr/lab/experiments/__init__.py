@@ -7,7 +7,8 @@ A module has four names, and nothing else knows about it but this list:
     figures(runs)              name -> matplotlib figure, from stored runs alone
     findings(runs)             claims beside measured numbers, from stored runs alone
 
-and may have an `Options` dataclass, whose fields become flags of `igr run` and the second argument of `trials`.
+and may have an `Options` dataclass, whose fields become flags of `igr run` and the second argument of `trials`, and
+`CAPTIONS`, a `Caption` for each figure's name.
 """
 
 import difflib

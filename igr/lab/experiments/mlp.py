@@ -8,6 +8,7 @@ and, which the paper does not have, tanh and GELU beside ReLU.
 from dataclasses import dataclass
 
 from igr.lab.config import Config, ConfigError, Scale, option
+from igr.lab.experiments.mlp_captions import CAPTIONS as CAPTIONS
 from igr.lab.experiments.mlp_figures import figures as figures
 from igr.lab.experiments.mlp_findings import findings as findings
 from igr.lab.sweep import Network, Noise, Schedule, Shape, StackRun, stacks

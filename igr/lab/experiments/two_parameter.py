@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from igr.lab.config import Config, ConfigError, Scale, option
+from igr.lab.experiments.two_parameter_captions import CAPTIONS as CAPTIONS
 from igr.lab.experiments.two_parameter_figures import figures as figures
 from igr.lab.experiments.two_parameter_findings import findings as findings
 from igr.lab.experiments.two_parameter_model import TABLE, Descent, Flow, Row

@@ -1,0 +1,181 @@
+"""The report in a real browser: own runs beside the repository's, hostile words and all."""
+
+import base64
+import csv
+import io
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import browser as browsing
+import numpy as np
+import pytest
+
+from igr.lab import experiments, report
+from igr.lab.captions import Caption
+from igr.lab.config import Config
+from igr.lab.figures import axes_grid
+from igr.lab.findings import Finding, Verdict
+from igr.lab.store import Store
+
+RESULTS = Path(__file__).parent.parent / "results"
+HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\" & <b>bold</b>"
+CLAIMS = 20  # of the two-parameter model
+
+
+@dataclass(frozen=True)
+class Words(Config):
+    """A configuration with anything in it."""
+
+    text: str = "plain"
+    label = HOSTILE
+
+
+def hostile_experiment():
+    """An experiment all of whose words try to leave their place."""
+    module = ModuleType("hostile_experiment")
+
+    def figures(runs):
+        figure, axes = axes_grid()
+        axes.plot(runs[0].metrics["loss"])
+        return {"hostile": figure}
+
+    numbers = (3.0, -20.0, None, 100.0)
+    found = [Finding(f"{HOSTILE} {k}", HOSTILE, HOSTILE, value, k, Verdict.FAILS, (-1.0, 1.0), HOSTILE)
+             for k, value in enumerate(numbers)]  # fmt: skip
+    module.CLAIM, module.figures, module.findings = HOSTILE, figures, lambda runs: found
+    module.CAPTIONS = {"hostile": Caption(HOSTILE, HOSTILE, "hacked")}
+    return module
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The repository's runs as if they were the user's, one hostile run with them, and the repository's beside."""
+    root = tmp_path_factory.mktemp("report")
+    shutil.copytree(RESULTS / "two-parameter", root / "two-parameter")
+    store = Store(root)
+    store.write_index("hostile", [Words(HOSTILE)], scale=HOSTILE, options={"text": HOSTILE})
+    store.folder("hostile", Words(HOSTILE)).write({"loss": np.array([1.0, 0.5])}, seconds=0.1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "hostile_experiment", hostile_experiment())
+        patch.setitem(experiments.REGISTRY, "hostile", "hostile_experiment")
+        report.build(store, Store(RESULTS))
+    return root / "index.html"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browsing.chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(chromium, built):
+    with browsing.opened(chromium, built) as page:
+        yield page
+
+
+def column(page, number):
+    return page.eval_on_selector_all("#table tbody tr", f"rows => rows.map((row) => row.cells[{number}].dataset.sort)")
+
+
+def test_every_picture_loads_and_has_words(page):
+    sizes = page.evaluate("[...document.images].map((image) => image.complete && image.naturalWidth)")
+    assert len(sizes) == 6 + 6 + 1
+    assert min(sizes) > 300
+    words = page.evaluate("[...document.images].map((image) => image.alt)")
+    assert any(word.startswith("Figure 1a") and "these runs" in word for word in words)
+    assert any(word.startswith("Figure 1a") and "the repository's runs" in word for word in words)
+
+
+def test_both_sources_stand_side_by_side(page):
+    rows = page.locator("#table tbody tr")
+    assert rows.count() == CLAIMS + 4
+    cells = rows.nth(0).locator("td").all_inner_texts()
+    assert cells[2:6] == cells[6:10]
+    assert cells[5] == "holds"
+    assert rows.nth(CLAIMS).locator("td.empty").count() >= 4, "only one source has the hostile claims"
+    first, second = page.locator("figure").nth(0).locator("img").all()
+    assert abs(first.bounding_box()["y"] - second.bounding_box()["y"]) < 5
+    assert first.bounding_box()["x"] + 100 < second.bounding_box()["x"]
+
+
+def test_the_table_sorts_by_mouse_and_by_keyboard(page):
+    before = column(page, 2)
+    head = page.get_by_role("button", name="Sort by number, these runs")
+    head.click()
+    ascending = column(page, 2)
+    numbers = [float(text) for text in ascending if text]
+    assert numbers == sorted(numbers)
+    assert numbers[0] == -20
+    assert numbers[-1] == 100, "as numbers, not as words"
+    assert ascending[-1] == "", "what has no number comes last"
+    assert page.locator("th[aria-sort=ascending]").get_attribute("data-name") == "number, these runs"
+    assert page.locator("#table-sorted").inner_text() == "Sorted by number, these runs, ascending."
+    head.press("Enter")
+    descending = [float(text) for text in column(page, 2) if text]
+    assert descending == numbers[::-1]
+    assert column(page, 2)[-1] == ""
+    head.press("Enter")
+    assert column(page, 2) == before
+    page.get_by_role("button", name="Sort by verdict, these runs").click()
+    assert page.locator("#table tbody tr").nth(0).locator("td").nth(5).inner_text() == "holds"
+
+
+def test_words_from_configurations_stay_words(page):
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main script, main b, main img[src=x]").count() == 0
+    text = page.locator("main").inner_text()
+    for place in ("#table", "#left-out", "#runs", "figure"):
+        assert page.locator(place).count()
+    assert text.count("<b>bold</b>") >= 12
+    assert "window.hacked = 1" in page.locator("section[aria-labelledby=runs] pre").nth(20).inner_text()
+
+
+def test_data_and_configurations_are_within_reach(page, built):
+    links = page.eval_on_selector_all("a[href$='.csv']", "links => links.map((link) => link.getAttribute('href'))")
+    assert len(links) == 20 + 1 + 20
+    for link in links:
+        rows = list(csv.reader(io.StringIO((built.parent / link).read_text())))
+        assert len(rows) > 2
+        assert all(len(row) == len(rows[0]) for row in rows)
+    assert page.locator("details.long details").count() == len(links)
+    whole = page.locator("a[download]").get_attribute("href").partition("base64,")[2]
+    rows = list(csv.DictReader(io.StringIO(base64.b64decode(whole).decode())))
+    assert len(rows) == 2 * CLAIMS + 4
+    assert {row["source"] for row in rows} == {"these runs", "the repository's runs"}
+    assert rows[CLAIMS]["note"] == HOSTILE
+
+
+def test_what_speaks_against_the_paper_is_there(page):
+    against = page.locator("section[aria-labelledby=negative]").inner_text()
+    assert "h_Euler is small enough to follow the explicit flow from start II" in against
+    left = page.locator("section[aria-labelledby=left-out]").inner_text()
+    assert "377 diverged, of 960" in left
+    assert "igr run two-parameter --scale paper" in page.locator("figcaption").nth(0).inner_text()
+
+
+def test_it_prints_what_is_folded(page):
+    folded = page.locator("figcaption details").nth(0)
+    assert folded.get_attribute("open") is None
+    assert len(page.pdf()) > 100_000
+    assert folded.get_attribute("open") is not None
+    assert page.locator("details.long").nth(0).get_attribute("open") is None
+
+
+@pytest.mark.parametrize("width", [400, 1000, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_reads_at_any_width_in_light_and_dark(chromium, built, width, scheme):
+    with browsing.opened(chromium, built, width=width, color_scheme=scheme) as page:
+        page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        assert not browsing.scrolls_sideways(page)
+        assert browsing.unlabelled(page) == []
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
+        if width == 400:  # the heads are out of sight there
+            page.get_by_label("Sort by", exact=True).select_option(label="number, these runs")
+            numbers = [float(text) for text in column(page, 2) if text]
+            assert numbers == sorted(numbers)
