@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test reproduce bench clean
+.PHONY: help setup check test reproduce docs bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -32,9 +32,13 @@ test: check  ## check, then tests, doctests and the README's code
 reproduce: $(READY)  ## run the laboratory at quick scale and say where the figures are
 	$(BIN)/igr reproduce --scale quick
 
+docs: $(READY)  ## build the documentation site into site/, without a network
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
 bench: $(READY)  ## cost of the penalty and of the modified equation, as ratios
 	$(BIN)/python benchmarks/penalty.py
 	$(BIN)/python benchmarks/orders.py
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) site dist .pytest_cache .ruff_cache
