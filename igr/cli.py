@@ -8,6 +8,8 @@ import os
 import sys
 import warnings
 import webbrowser
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +17,7 @@ from typing import Annotated, Any
 try:
     import typer
     from rich.console import Console
+    from rich.table import Column
     from rich.table import Table as RichTable
     from rich.text import Text
     from typer.core import TyperGroup
@@ -25,7 +28,9 @@ from igr.lab.config import Config, ConfigError, Scale, option
 from igr.lab.display import Display
 from igr.lab.experiments import REGISTRY, load
 from igr.lab.files import StoreError
+from igr.lab.findings import Verdict
 from igr.lab.flags import command_of, split
+from igr.lab.plan import announce, prepare
 from igr.lab.store import DamageWarning, Store
 from igr.lab.work import run_units
 
@@ -116,8 +121,9 @@ def reproduce(
 ) -> None:
     """Run every experiment, then report."""
     options = RunOptions(scale, out, jobs, data_dir=data_dir)
+    _announce(options, REGISTRY)
     failed = [name for name in REGISTRY if not _compute(name, options, None)]
-    _report(Store(out), as_json=False, again=False)
+    _report(Store(out), as_json=False, again=False, paths=False)
     if failed:
         raise typer.Exit(1)
 
@@ -187,6 +193,8 @@ def main() -> None:
 def _run(name: str, options: RunOptions, own: Config | None) -> None:
     from igr.lab.report import chapter
 
+    if options.scale is Scale.PAPER and (own is None or own == type(own)()):
+        _announce(options, [name])
     done = _compute(name, options, own)
     found = chapter(Store(options.out), name, draw=False)
     if options.json:
@@ -211,6 +219,7 @@ def _compute(name: str, options: RunOptions, own: Config | None) -> bool:
         raise ConfigError(f"No unit of {name} has {options.only!r} in its description, as {units[0].label!r} would be.")
     if options.data_dir:
         os.environ["IGR_DATA_DIR"] = options.data_dir
+    prepare(store, name, chosen, options.data_dir)
     console = Console(stderr=True)
     with Display(console, name, len(chosen)) as display:
         try:
@@ -224,7 +233,14 @@ def _compute(name: str, options: RunOptions, own: Config | None) -> bool:
     return not outcome.failed
 
 
-def _report(store: Store, as_json: bool, beside: str = "", alone: bool = False, again: bool = True) -> None:
+def _announce(options: RunOptions, names: Iterable[str]) -> None:
+    for line in announce(Store(options.out), options.scale, names, options.data_dir):
+        Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _report(
+    store: Store, as_json: bool, beside: str = "", alone: bool = False, again: bool = True, paths: bool = True
+) -> None:
     from igr.lab.report import build, shipped
 
     for root in (store.root, *([Path(beside)] if beside else [])):
@@ -241,18 +257,23 @@ def _report(store: Store, as_json: bool, beside: str = "", alone: bool = False, 
     for each in chapters:
         for problem in each.missing:
             _complain(problem)
-        console.print(_findings(each.findings, f"{each.name}, scale {each.scale}, {each.runs} runs"))
-        for path in each.figures:
+        for path in each.figures if paths else []:
             console.print(str(path), markup=False, highlight=False, soft_wrap=True)
+    for each in chapters:
+        console.print(_findings(each.findings, f"{each.name}, scale {each.scale}, {each.runs} runs"))
+    counts = Counter(finding.verdict for each in chapters for finding in each.findings)
+    console.print(", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict) + ".", highlight=False)
+    console.print("The report, with every figure and the repository's runs beside:" if other else "The report:")
     console.print(str(store.root / "index.html"), markup=False, highlight=False, soft_wrap=True)
 
 
 def _findings(findings: list[Any], title: str) -> RichTable:
     colours = {"holds": "green", "fails": "red", "mixed": "yellow"}
-    table = RichTable("claim", "number", "n", "verdict", title=title, title_justify="left")
+    table = RichTable("claim", Column("number", overflow="fold"), "n", "95 %", "verdict", title=title)
+    table.title_justify = "left"
     for each in findings:
-        number = f"{each.quantity} = {each.value:.4g}" if each.value is not None else each.quantity
-        table.add_row(each.claim, number, str(each.n), Text(each.verdict, style=colours.get(each.verdict, "")))
+        verdict = Text(each.verdict, style=colours.get(each.verdict, ""))
+        table.add_row(Text(each.claim), Text(each.number), str(each.n), Text(each.range), verdict)
     return table
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -150,12 +151,31 @@ def test_damage_is_named_on_the_screen_and_mended(out, ran):
     assert victim.read_bytes() == good
 
 
-def test_reproduce_runs_the_registry_and_says_where_the_figures_are(monkeypatch, call):
+def test_reproduce_runs_the_registry_and_ends_with_verdicts_and_the_page(monkeypatch, call):
     monkeypatch.setattr(cli, "REGISTRY", {"two-parameter": REGISTRY["two-parameter"]})
     code, shown = call("reproduce", "--scale", "smoke", "--out", "here")
     assert code == 0
-    assert "here/figures/two-parameter-1a.png" in shown.out
-    assert "here/index.html" in shown.out
+    assert "two-parameter: 20 of 20 units left, about" in shown.err
+    assert shown.out.rstrip().endswith("here/index.html")
+    assert Path("here/figures/two-parameter-1a.png").exists()
+    for head in ("claim", "number", "n", "95 %", "verdict"):
+        assert head in shown.out
+    assert "11 holds, 5 fails, 4 mixed, 0 not testable." in shown.out
+    drawn = Path("here/figures/two-parameter-1a.png").stat().st_mtime_ns
+    code, shown = call("reproduce", "--scale", "smoke", "--out", "here")
+    assert "two-parameter: all 20 units are stored" in shown.err
+    assert "0 computed, 20 already there." in shown.err
+    assert "[" not in shown.err, "units that are skipped have nothing to say"
+    assert Path("here/figures/two-parameter-1a.png").stat().st_mtime_ns == drawn
+
+
+def test_missing_data_say_what_to_do_before_anything_is_computed(call, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, shown = call("run", "mlp", "--scale", "paper", "--data-dir", "empty", "--out", "here")
+    assert code == 2
+    assert "is missing: put it there, or leave out --data-dir" in shown.err
+    assert "units left" in shown.err
+    assert not list(Path("here").glob("mlp/*/config.json"))
 
 
 def test_list_names_every_experiment(call):

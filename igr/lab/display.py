@@ -59,8 +59,9 @@ class Display(Watcher):
             words = f"{unit.label}, {first}" if first else unit.label
             self.bars.detail = f"{words}\n{detail}" if detail else ""
             self.bars.update(self.task, completed=sum(self.parts.values()), description=f"{words[:38]:38}")
-            if not self.console.is_terminal and time.monotonic() - self.spoken.get(unit.label, 0.0) > LINE_EVERY:
-                self.spoken[unit.label] = time.monotonic()
+            now = time.monotonic()
+            if not self.console.is_terminal and now - self.spoken.get(unit.label, now) > LINE_EVERY:  # skipped: silent
+                self.spoken[unit.label] = now
                 elapsed = time.monotonic() - self.begun
                 self.console.print(f"[{elapsed:.0f} s] {fraction:.0%} of {words}", markup=False, highlight=False)
                 if detail:

@@ -18,6 +18,7 @@ from igr.lab.files import write_atomically
 from igr.lab.findings import as_csv, as_markdown
 from igr.lab.page import page
 from igr.lab.store import Store
+from igr.lab.store import shipped as shipped
 
 
 def build(store: Store, beside: Store | None = None, again: bool = True) -> list[Chapter]:
@@ -33,12 +34,6 @@ def build(store: Store, beside: Store | None = None, again: bool = True) -> list
     write_atomically(store.root / "findings.csv", table.encode())
     write_atomically(store.root / "index.html", page(own, other, table).encode())
     return own
-
-
-def shipped() -> Store | None:
-    """The paper-scale runs of the repository, where the package runs from a checkout."""
-    root = Path(__file__).parents[2] / "results"
-    return Store(root) if Store(root).experiments() else None
 
 
 def _chapters(store: Store, into: Path, source: str, again: bool) -> list[Chapter]:

@@ -115,6 +115,12 @@ class Store:
         return sorted(path.parent.name for path in self.root.glob("*/index.json"))
 
 
+def shipped() -> Store | None:
+    """The paper-scale runs of the repository, where the package runs from a checkout."""
+    root = Path(__file__).parents[2] / "results"
+    return Store(root) if Store(root).experiments() else None
+
+
 class Folder:
     """The folder of one unit of work."""
 
