@@ -38,7 +38,7 @@ def test_everything_takes_aux_args_jit_and_vmap(getkey):
         many = jax.jit(jax.vmap(lambda p, f=function: f(loss)(p, *args)))(stack)
         one = function(loss)(jax.tree.map(lambda x: 3 * x, params), *args)
         assert many[1] == pytest.approx(float(one))
-        assert all(jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(jax.grad(function(loss))(params, *args)))
+        assert all(jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(jax.jit(jax.grad(function(loss)))(params, *args)))
 
 
 def test_noise_is_multiplicative_gaussian_and_independent(getkey):

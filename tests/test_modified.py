@@ -121,7 +121,7 @@ def test_f2_is_not_a_gradient():
     assert jnp.allclose(first, first.T, atol=1e-12)
 
 
-@pytest.mark.parametrize(("h_lambda", "order"), [(0.1, 10), (0.3, 20), (0.5, 32)])
+@pytest.mark.parametrize(("h_lambda", "order"), [(0.1, 10), (0.3, 18), (0.45, 26)])
 def test_on_a_quadratic_the_field_is_the_logarithm(h_lambda, order):
     h = h_lambda / 2.0  # the largest eigenvalue is 2
     exact = scipy.linalg.logm(np.eye(5) - h * MATRIX) / h @ np.asarray(QUADRATIC_START)
