@@ -53,15 +53,16 @@ def hostile_experiment():
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """The repository's runs as if they were the user's, one hostile run with them, and the repository's beside."""
-    root = tmp_path_factory.mktemp("report")
-    shutil.copytree(RESULTS / "two-parameter", root / "two-parameter")
+    root, beside = tmp_path_factory.mktemp("report"), tmp_path_factory.mktemp("beside")
+    for each in (root, beside):  # of one experiment, so that the counts below stay true as others are added
+        shutil.copytree(RESULTS / "two-parameter", each / "two-parameter")
     store = Store(root)
     store.write_index("hostile", [Words(HOSTILE)], scale=HOSTILE, options={"text": HOSTILE})
     store.folder("hostile", Words(HOSTILE)).write({"loss": np.array([1.0, 0.5])}, seconds=0.1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "hostile_experiment", hostile_experiment())
         patch.setitem(experiments.REGISTRY, "hostile", "hostile_experiment")
-        report.build(store, Store(RESULTS))
+        report.build(store, Store(beside))
     return root / "index.html"
 
 
