@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from igr.lab.sweep import Shape, StackRun
     from igr.lab.work import Session
 
-SAVE_SHARE = 0.03  # at most this share of the time goes into checkpoints
 NOISE_SEED = 2020
 
 
@@ -114,9 +113,7 @@ def compute(run: "StackRun", session: "Session") -> Mapping[str, Any]:
         leaves = jax.device_get(jax.tree.leaves((stack, best, kept)))
         return history.arrays("history/") | {f"leaf/{i}": leaf for i, leaf in enumerate(leaves)}
 
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves((stack, kept)))
-    cost = size / 100e6  # seconds a checkpoint takes; a guess until the first is written
-    saved_at = last = time.monotonic()
+    last = time.monotonic()
     done = history.steps[-1] if history.steps else 0
     for point, complete in zip(points.tolist(), full.tolist(), strict=True):
         if point <= done and history.steps and point <= history.steps[-1]:
@@ -126,13 +123,9 @@ def compute(run: "StackRun", session: "Session") -> Mapping[str, Any]:
         best, kept = _keep_best(best, kept, (stack.params, stack.state), measured["test_accuracy"], np.int32(point))
         history.add(point, jax.device_get(measured))
         now = time.monotonic()
+        session.save(checkpoint)
         session.progress(0.98 * point / shape.steps, _describe(run, history, best, (point - done) / (now - last)))
         done, last = point, now
-        if now - saved_at > cost / SAVE_SHARE or session.save_every == 0:
-            begun = time.monotonic()
-            if session.save(checkpoint):
-                saved_at = time.monotonic()
-                cost = saved_at - begun
     return _results(run, meter, stack, best, kept, history, full)
 
 

@@ -15,6 +15,8 @@ from igr.lab.config import Config
 from igr.lab.files import Metrics, StoreError
 from igr.lab.store import Folder, Store
 
+SAVE_SHARE = 0.03  # of the time, for checkpoints
+
 
 class Cancelled(Exception):
     """The work was asked to stop; what was saved before stays."""
@@ -71,18 +73,30 @@ class Session:
         save_every: float = 2.0,
     ):
         self._folder, self._watch, self._stop, self.save_every = folder, watch, stop, save_every
-        self._saved = time.monotonic()
+        self._saved, self._cost = time.monotonic(), 0.0
 
     def load(self) -> Metrics | None:
         """The arrays of the last checkpoint, or None at a first start."""
         return self._folder.load_checkpoint() if self._folder else None
 
     def save(self, arrays: Callable[[], Mapping[str, Any]]) -> bool:
-        """Keep a checkpoint, at most one every `save_every` seconds; `arrays` is only called when one is due."""
-        if self._folder is None or time.monotonic() - self._saved < self.save_every:
+        """Keep a checkpoint if one is due, and always before stopping: raises `Cancelled` where the user wants to stop.
+
+        Due is one every `save_every` seconds, less often where writing would take more than `SAVE_SHARE` of the time;
+        0 means at every call. `arrays` is only called when one is due.
+        """
+        if self._folder is None:
+            return False
+        stopping = self._stop is not None and self._stop.is_set()
+        begun = time.monotonic()
+        pause = max(self.save_every, self._cost / SAVE_SHARE) if self.save_every else 0.0
+        if not stopping and begun - self._saved < pause:
             return False
         self._folder.save_checkpoint(arrays())
         self._saved = time.monotonic()
+        self._cost = self._saved - begun
+        if stopping:
+            raise Cancelled
         return True
 
     def progress(self, fraction: float, text: str = "") -> None:

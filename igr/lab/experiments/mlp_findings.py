@@ -104,7 +104,7 @@ def _counted(everyone: Cohort) -> Finding:
 
 def _grid(best: Cohort) -> list[Finding]:
     one = "prediction 1, figures 2a, A.6"
-    two = "prediction 2, figures 2b, A.6"
+    two = "prediction 3, figures 2b, A.6"
     claims = [
         correlation("R_IG falls as h grows", one, best, "learning_rate", "r_ig", -1),
         correlation("R_IG falls as the networks grow", one, best, "width", "r_ig", -1),
@@ -142,7 +142,7 @@ def _rules(grid: Table, focus: int) -> list[Finding]:
         paper = {"max_test": "figure A.4", "iteration": "figure A.3", "time": "figure A.5"}.get(
             rule, "not in the paper"
         )
-        one, two = ("prediction 1, figure 2a", "prediction 2, figure 2b") if rule == "max_test" else (paper, paper)
+        one, two = ("prediction 1, figure 2a", "prediction 3, figure 2b") if rule == "max_test" else (paper, paper)
         found += [
             correlation(f"R_IG falls as lambda grows, {words}", one, table, "implicit_rate", "r_ig", -1),
             correlation(f"R_IG/E falls as lambda grows, {words}", paper, table, "implicit_rate", "r_ig / loss", -1),
@@ -170,11 +170,11 @@ def noise_table(noisy: Table) -> Cohort:
 def _noise(noisy: Table) -> list[Finding]:
     table = noise_table(noisy)
     words = f"n_l = {noisy[0].config.shape.width}"
-    three, four = "prediction 3, figure 3a", "prediction 4, figure 3b"
+    two, four = "prediction 2, figure 3a", "prediction 4, figure 3b"
     return [
-        correlation(f"Slopes at the optimum fall as h grows, {words}", three, table, "learning_rate", "slope", -1),
+        correlation(f"Slopes at the optimum fall as h grows, {words}", two, table, "learning_rate", "slope", -1),
         correlation(
-            f"Slopes after {NOISE:.0%} noise fall as h grows, {words}", three, table, "learning_rate",
+            f"Slopes after {NOISE:.0%} noise fall as h grows, {words}", two, table, "learning_rate",
             "slope after noise", -1, note="median over realizations, training set",
         ),
         correlation(

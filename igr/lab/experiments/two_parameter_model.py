@@ -136,8 +136,8 @@ class Descent(TwoParameter):
                     done.append(int(reached))
                 if int(reached) < target:
                     break  # converged or diverged on the way
-                session.progress(min(0.99, _closeness(path[-1], self)), f"step {done[-1]:,}")
                 session.save(lambda: {"params": np.array(path), "step": np.array(done, np.int64)})
+                session.progress(min(0.99, _closeness(path[-1], self)), f"step {done[-1]:,}")
         params = np.array(path)
         return {"params": params, "step": np.array(done, np.int64), **_losses(params, self)}
 

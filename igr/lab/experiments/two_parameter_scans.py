@@ -74,8 +74,8 @@ class RateScan(TwoParameter):
                 )
                 for name, value in zip(names, values, strict=True):
                     columns[name].append(value)
-                session.progress((index + 1) / len(rates), f"h = {h:.4f}")
                 session.save(lambda: {name: np.array(column) for name, column in columns.items()})
+                session.progress((index + 1) / len(rates), f"h = {h:.4f}")
             still = flow_path(self.start, times, 0.0, self.x, self.y, 1e-11, 1e-13)
         arrays = {name: np.array(column) for name, column in columns.items()}
         with np.errstate(over="ignore", invalid="ignore"):
@@ -128,8 +128,8 @@ class PenaltyScan(TwoParameter):
                 euler.append(np.array([float(a), float(b), float(steps)]))
                 path = flow_path(self.start, times, mu, self.x, self.y, 1e-11, 1e-13)
                 flows.append(np.stack([np.asarray(path[0]), np.asarray(path[1])], axis=1)[1:])
-                session.progress((index + 1) / len(amounts), f"mu = {mu:.3f}")
                 session.save(lambda: {"euler": np.array(euler), "flow": np.array(flows)})
+                session.progress((index + 1) / len(amounts), f"mu = {mu:.3f}")
         ends = np.array(euler)
         with np.errstate(over="ignore", invalid="ignore"):
             value = loss((ends[:, 0], ends[:, 1]), self.x, self.y)
