@@ -22,9 +22,9 @@ flow bends during a step, the step does not. But it stays much closer to the flo
 <p>with m the number of parameters. One step is within O(h²) of the flow of E and within O(h³) of the flow of Ẽ. So
 descent prefers shallow slopes, more so with larger steps and more parameters, although nobody added a penalty: an
 implicit one. The paper (Barrett &amp; Dherin, ICLR 2021) predicts that networks trained with a larger λ end with a
-smaller R<sub>IG</sub> (1), test better (2), have smaller slopes around their optimum (3) and withstand more noise on
-their parameters (4), and that the same penalty added explicitly helps too (5). Added as μ|∇E|², its rate μ has the same
-units as the built-in h/4.</p></section>
+smaller R<sub>IG</sub> (prediction 1) and at optima with smaller slopes around them (2), test better (3), and withstand
+more noise on their parameters (4). As a control it adds the same penalty explicitly: as μ|∇E|², with a rate μ in the
+units of the built-in h/4.</p></section>
 """
 
 
