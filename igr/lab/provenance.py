@@ -6,7 +6,7 @@ import functools
 import os
 import platform
 import subprocess
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ import numpy as np
 def surroundings() -> dict[str, Any]:
     """What is stored beside each measurement, so that a number can be traced and made again."""
     versions = {"python": platform.python_version(), "jax": jax.__version__, "numpy": np.__version__}
-    with contextlib.suppress(Exception):
-        versions |= {name: version(name) for name in ("igr", "jaxlib", "diffrax", "optax")}
+    for name in ("igr", "jaxlib", "diffrax", "optax"):
+        with contextlib.suppress(PackageNotFoundError):  # run from a checkout, igr itself has no version to ask for
+            versions[name] = version(name)
     device = jax.devices()[0]
     return {
         "versions": versions,
