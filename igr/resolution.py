@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr
 
 # Float32 products that ask for no precision are rounded to TensorFloat-32 on NVIDIA GPUs and to bfloat16 on TPUs.
 _DEFAULT_PRODUCT = {"gpu": 2.0**-10, "cuda": 2.0**-10, "tpu": 2.0**-7}
@@ -25,24 +24,23 @@ def resolution(function: Any, *args: Any) -> float:
     >>> resolution(lambda w: jnp.sum(w.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)), W)
     0.0078125
     """
-    program = jax.make_jaxpr(function)(*args).jaxpr
-    inputs = [_eps(v.aval.dtype) for v in program.invars if jnp.issubdtype(v.aval.dtype, jnp.floating)]
-    return max([*inputs, *map(_product_eps, _equations(program))], default=_eps(jnp.result_type(float)))
+    program = jax.make_jaxpr(function)(*args)
+    inputs = [_eps(x.dtype) for x in map(jnp.asarray, jax.tree.leaves(args)) if jnp.issubdtype(x.dtype, jnp.floating)]
+    return max([*inputs, *map(_product_eps, equations(program))], default=_eps(jnp.result_type(float)))
 
 
 def _eps(dtype: Any) -> float:
     return float(jnp.finfo(dtype).eps)
 
 
-def _equations(program: Jaxpr) -> Iterator[Any]:
-    """Every equation of a program and of the programs inside it."""
+def equations(program: Any) -> Iterator[Any]:
+    """Every equation of a traced program and of the programs inside it."""
     for equation in program.eqns:
         yield equation
         for value in equation.params.values():
             for inner in value if isinstance(value, tuple | list) else (value,):
-                inner = inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
-                if isinstance(inner, Jaxpr):
-                    yield from _equations(inner)
+                if hasattr(inner, "eqns"):
+                    yield from equations(inner)
 
 
 def _product_eps(equation: Any) -> float:

@@ -7,9 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.experimental import jet
-from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
+from jax.extend.core import jaxpr_as_fun
 
 from igr._typing import Field, Params
+from igr.resolution import equations
 
 # jet takes a real power through the logarithm, which is NaN for the negative bases where x**2.0 is smooth.
 _WRONG = {"pow"}
@@ -41,7 +42,7 @@ def compose(field: Field, at: Params, order: int) -> Callable[[Series], Series]:
 
     # Tracing first resolves custom derivative rules under grad, which jet would otherwise trip over.
     program = jax.make_jaxpr(flat)(*leaves)
-    through = _by_jet if _knows(program.jaxpr) else _by_nesting
+    through = _by_jet if _knows(program) else _by_nesting
 
     def evaluate(series: Series) -> Series:
         columns = [list(column) for column in zip(*(jax.tree.leaves(c) for c in series), strict=True)]
@@ -76,13 +77,7 @@ def _differentiate(curve: Callable, one: Any) -> Callable:
     return lambda h: jax.jvp(curve, (h,), (one,))[1]
 
 
-def _knows(jaxpr: Jaxpr) -> bool:
+def _knows(program: Any) -> bool:
     """Whether every primitive of a program, and of the programs inside it, has a Taylor rule."""
-    for equation in jaxpr.eqns:
-        if equation.primitive not in jet.jet_rules or equation.primitive.name in _WRONG:
-            return False
-        for value in equation.params.values():
-            inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
-            if isinstance(inner, Jaxpr) and not _knows(inner):
-                return False
-    return True
+    primitives = {equation.primitive for equation in equations(program)}
+    return all(p in jet.jet_rules and p.name not in _WRONG for p in primitives)
