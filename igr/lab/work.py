@@ -6,6 +6,7 @@ stack of networks of equal shape is one. What it returns is stored under the has
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ class Unit(Protocol):
 
 
 @dataclass(frozen=True)
-class Trial(Config):
+class Trial(Config, ABC):
     """A configuration that is its own unit of work."""
 
     precision: ClassVar[str | None] = None  # what `compute` uses, where it sets it itself
@@ -57,9 +58,9 @@ class Trial(Config):
         """A few words for the progress display."""
         return type(self).__name__
 
+    @abstractmethod
     def compute(self, session: "Session") -> Mapping[str, Any]:
         """The measurements, as arrays by name."""
-        raise NotImplementedError
 
 
 class Session:
