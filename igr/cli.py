@@ -22,7 +22,8 @@ try:
     from rich.text import Text
     from typer.core import TyperGroup
 except ImportError as error:  # the mathematics installs without these
-    sys.exit(f"The igr command needs {error.name}: install the laboratory with `pip install 'igr[lab]'`.")
+    print(f"The igr command needs {error.name}: install the laboratory with `pip install 'igr[lab]'`.", file=sys.stderr)
+    sys.exit(2)
 
 from igr.lab.config import Config, ConfigError, Scale, option
 from igr.lab.display import Display

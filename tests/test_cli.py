@@ -189,3 +189,4 @@ def test_without_the_laboratory_installed_it_says_what_to_install(tmp_path):
     result = igr("list", env={"PYTHONPATH": str(tmp_path)})
     assert result.returncode == 1
     assert result.stderr.strip() == "The igr command needs typer: install the laboratory with `pip install 'igr[lab]'`."
+    assert result.returncode == 2
