@@ -187,6 +187,5 @@ def test_list_names_every_experiment(call):
 def test_without_the_laboratory_installed_it_says_what_to_install(tmp_path):
     (tmp_path / "typer.py").write_text("raise ModuleNotFoundError(\"No module named 'typer'\", name='typer')")
     result = igr("list", env={"PYTHONPATH": str(tmp_path)})
-    assert result.returncode == 1
-    assert result.stderr.strip() == "The igr command needs typer: install the laboratory with `pip install 'igr[lab]'`."
     assert result.returncode == 2
+    assert result.stderr.strip() == "The igr command needs typer: install the laboratory with `pip install 'igr[lab]'`."
