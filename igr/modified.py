@@ -136,7 +136,7 @@ def modified_field(field: Field, h: Any, order: int) -> Field:
 
     $$\tilde f_n(\theta) = \sum_{k=0}^{n} h^k f_k(\theta)$$
 
-    Its flow for the time h meets one Euler step up to $O(h^{n+2})$, and n steps over a fixed time up to $O(h^{n+1})$.
+    Its flow for the time h meets one Euler step up to $O(h^{n+2})$, and the steps over a fixed time up to $O(h^{n+1})$.
     Order 0 is the field itself (gradient flow), order 1 for a gradient field is minus the gradient of `modified_loss`.
 
     >>> import jax.numpy as jnp

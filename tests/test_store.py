@@ -1,53 +1,21 @@
-import dataclasses
 import hashlib
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from units import Counter, metrics_file
 
 from igr.lab import files
-from igr.lab.config import Config
 from igr.lab.experiments.two_parameter_model import Descent
 from igr.lab.files import StoreError, npz_arrays, npz_bytes
 from igr.lab.store import Damaged, DamageWarning, Store
-from igr.lab.work import Session, Trial, run_units
-
-
-@dataclasses.dataclass(frozen=True)
-class Counter(Trial):
-    """Adds 1, 2, ..., `length`, and keeps a checkpoint at every number."""
-
-    length: int = 5
-    seed: int = 0
-
-    @property
-    def label(self) -> str:
-        return f"counter {self.length}"
-
-    def compute(self, session: Session):
-        saved = session.load() or {"sums": np.zeros(1)}
-        sums = list(saved["sums"])
-        for number in range(len(sums), self.length + 1):
-            sums.append(sums[-1] + number)
-            session.progress(number / self.length, f"{number}")
-            session.save(lambda: {"sums": np.array(sums)})
-        return {"sums": np.array(sums), "count": len(sums)}
-
-
-class Broken(Counter):
-    def compute(self, session: Session):
-        raise FloatingPointError("no")
-
-
-def metrics_file(store: Store, config: Config) -> Path:
-    return store.folder("test", config).path / "metrics.npz"
+from igr.lab.work import run_units
 
 
 @pytest.fixture
@@ -247,44 +215,6 @@ def test_two_processes_on_one_folder_share_the_work(tmp_path):
     runs, problems = Store(tmp_path).runs("two-parameter")
     assert len(runs) == total
     assert problems == []
-
-
-def test_a_unit_that_another_one_holds_is_waited_for(store):
-    folder = store.folder("test", Counter(2))
-    held, release = threading.Event(), threading.Event()
-
-    def hold():
-        with folder.lock() as mine:
-            assert mine
-            held.set()
-            release.wait(10)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    held.wait(10)
-    with folder.lock() as mine:
-        assert not mine
-    threading.Timer(0.5, release.set).start()
-    outcome = run_units(store, "test", [Counter(2), Counter(3)])
-    assert sorted(outcome.computed) == ["counter 2", "counter 3"]
-    assert outcome.computed[0] == "counter 3"  # what is free comes first
-    holder.join()
-
-
-def test_one_failure_does_not_stop_the_others(store):
-    outcome = run_units(store, "test", [Broken(1), Counter(2)])
-    assert outcome.failed == {"counter 1": "FloatingPointError: no"}
-    assert outcome.computed == ["counter 2"]
-    assert store.folder("test", Broken(1)).status() == "absent"
-
-
-def test_jobs_give_the_same_bytes(tmp_path):
-    units = [Counter(length) for length in range(2, 8)]
-    for jobs in (1, 3):
-        run_units(Store(tmp_path / str(jobs)), "test", units, jobs=jobs)
-    for unit in units:
-        one, three = (metrics_file(Store(tmp_path / str(jobs)), unit).read_bytes() for jobs in (1, 3))
-        assert one == three
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_no_rest(store, monkeypatch):

@@ -1,21 +1,18 @@
-"""When a unit of work keeps a checkpoint."""
+"""When a unit of work keeps a checkpoint, and how units share a run."""
 
-import dataclasses
 import threading
 
 import numpy as np
 import pytest
+from units import Broken, Counter, metrics_file
 
-from igr.lab.config import Config
 from igr.lab.store import Store
-from igr.lab.work import Cancelled, Session, Trial
+from igr.lab.work import Cancelled, Session, Trial, run_units
 
 
-@dataclasses.dataclass(frozen=True)
-class Nothing(Config):
-    """A configuration of nothing in particular."""
-
-    seed: int = 0
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "out")
 
 
 def test_a_trial_says_how_it_is_computed():
@@ -26,7 +23,7 @@ def test_a_trial_says_how_it_is_computed():
 def test_a_unit_that_is_asked_to_stop_saves_first(tmp_path):
     """Ctrl-C between two checkpoints loses nothing: the next one is written before the unit ends."""
     stop = threading.Event()
-    folder = Store(tmp_path).folder("test", Nothing())
+    folder = Store(tmp_path).folder("test", Counter(6))
     session = Session(folder, stop=stop, save_every=1e9)
     assert not session.save(lambda: {"step": np.array(1)})
     stop.set()
@@ -41,7 +38,7 @@ def test_checkpoints_take_a_small_share_of_the_time(tmp_path, monkeypatch):
     """A checkpoint that takes 3 s is written every 100 s, not every 2 s."""
     clock = [0.0]
     monkeypatch.setattr("igr.lab.work.time.monotonic", lambda: clock[0])
-    session = Session(Store(tmp_path).folder("test", Nothing()), save_every=2.0)
+    session = Session(Store(tmp_path).folder("test", Counter(6)), save_every=2.0)
 
     def slow():
         clock[0] += 3.0
@@ -53,3 +50,41 @@ def test_checkpoints_take_a_small_share_of_the_time(tmp_path, monkeypatch):
     assert not session.save(slow)
     clock[0] += 51
     assert session.save(slow)
+
+
+def test_a_unit_that_another_one_holds_is_waited_for(store):
+    folder = store.folder("test", Counter(2))
+    held, release = threading.Event(), threading.Event()
+
+    def hold():
+        with folder.lock() as mine:
+            assert mine
+            held.set()
+            release.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(10)
+    with folder.lock() as mine:
+        assert not mine
+    threading.Timer(0.5, release.set).start()
+    outcome = run_units(store, "test", [Counter(2), Counter(3)])
+    assert sorted(outcome.computed) == ["counter 2", "counter 3"]
+    assert outcome.computed[0] == "counter 3"  # what is free comes first
+    holder.join()
+
+
+def test_one_failure_does_not_stop_the_others(store):
+    outcome = run_units(store, "test", [Broken(1), Counter(2)])
+    assert outcome.failed == {"counter 1": "FloatingPointError: no"}
+    assert outcome.computed == ["counter 2"]
+    assert store.folder("test", Broken(1)).status() == "absent"
+
+
+def test_jobs_give_the_same_bytes(tmp_path):
+    units = [Counter(length) for length in range(2, 8)]
+    for jobs in (1, 3):
+        run_units(Store(tmp_path / str(jobs)), "test", units, jobs=jobs)
+    for unit in units:
+        one, three = (metrics_file(Store(tmp_path / str(jobs)), unit).read_bytes() for jobs in (1, 3))
+        assert one == three
