@@ -128,6 +128,25 @@ def test_on_a_quadratic_the_field_is_the_logarithm(h_lambda, order):
     assert np.max(np.abs(fewer - exact)) > 1e-10  # the order was needed
 
 
+@pytest.mark.parametrize(
+    ("x", "errors"),
+    [
+        (0.1, (0.048, 0.003, 0.0002, 0.0000)),
+        (0.3, (0.136, 0.027, 0.006, 0.0015)),
+        (0.5, (0.213, 0.071, 0.027, 0.011)),
+        (1.0, (0.368, 0.223, 0.160, 0.125)),
+        (2.0, (0.568, 0.509, 0.501, 0.500)),
+    ],
+)
+def test_the_table_of_one_step_errors_on_a_single_mode(x, errors):
+    """docs/theory.md, section 3: relative to the step, at h lambda = x, with f_0 up to f_0 ... f_3."""
+    for order, expected in enumerate(errors):
+        field = igr.modified_field(lambda theta: -theta, x, order)
+        end = igr.flow(field, jnp.array(1.0), [0.0, x])[-1]
+        relative_error = abs(float(end) - (1 - x)) / x
+        assert relative_error == pytest.approx(expected, abs=6e-4 if expected > 0.002 else 6e-5)
+
+
 def test_outside_its_radius_the_series_diverges():
     terms = igr.modified_terms(igr.gradient_field(quadratic), 8)
     h = 1.5 / 2.0
