@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from igr.lab.config import Config, ConfigError, Scale
+from igr.lab.config import Config, ConfigError, Scale, option
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +82,27 @@ def test_hash_does_not_depend_on_the_order_of_fields_but_on_the_kind():
     )
     assert same_name().digest() == Twin().digest()
     assert Other().digest() != Twin().digest()
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer(Config):
+    twin: Twin = Twin()
+
+
+def test_a_later_field_leaves_the_names_of_stored_runs_alone():
+    later = [
+        ("learning_rate", float, 0.1),
+        ("seed", int, 0),
+        ("momentum", float, option("", 0.0, later=True)),
+        ("inner", Inner, option("", default_factory=Inner, later=True)),
+    ]
+    grown = dataclasses.make_dataclass("Twin", later, bases=(Config,), frozen=True)
+    outer = dataclasses.make_dataclass("Outer", [("twin", grown, grown())], bases=(Config,), frozen=True)
+    assert grown().digest() == Twin().digest()
+    assert outer().digest() == Outer().digest(), "also inside another one"
+    assert outer().to_dict()["twin"] == {"learning_rate": 0.1, "seed": 0, "momentum": 0.0, "inner": {"depth": 5}}
+    changed = [Twin(), grown(momentum=0.9), grown(inner=Inner(4)), grown(momentum=0.9, inner=Inner(4))]
+    assert len({each.digest() for each in changed}) == len({outer(each).digest() for each in changed[1:]}) + 1 == 4
 
 
 def test_hash_is_the_same_in_another_process():

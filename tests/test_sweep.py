@@ -1,5 +1,6 @@
 """Units of work: what is computed, stored, cut off and taken up again."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 
 from igr.lab import stack
-from igr.lab.config import Config, ConfigError
+from igr.lab.config import Config, ConfigError, Scale
+from igr.lab.experiments import mlp
 from igr.lab.files import npz_bytes
-from igr.lab.store import Store
-from igr.lab.sweep import Network, Noise, Schedule, Shape, StackRun, stacks
+from igr.lab.store import Store, shipped
+from igr.lab.sweep import Measure, Network, Noise, Schedule, Shape, StackRun, stacks
 from igr.lab.work import Cancelled, Session, run_units
 
 SHAPE = Shape(width=6, depth=1, steps=60, train_images=96, schedule=Schedule(early=2, every=4))
@@ -188,6 +190,14 @@ def test_schedules(steps, epoch, schedule, points, full):
         (lambda: StackRun(SHAPE, (0.1,), (0.0,), (-1,)), "a seed must lie in"),
         (lambda: Schedule(stretch=0.5), "must be at least 1"),
         (lambda: Noise((-1.0,)), "sigmas must not be negative"),
+        (lambda: Measure(statistics="all"), "statistics must be one of batch, running"),
+        (lambda: Measure(average="norm"), "average must be one of gradient, square"),
+        (lambda: Measure(batch=0), "batch must be at least 1"),
+        (lambda: Shape(method="forward", every=0), "every must be at least 1"),
+        (lambda: Shape(every=2), "need a penalty"),
+        (lambda: Shape(method="sam", warm_up=2), "need a penalty"),
+        (lambda: Shape(augment=True, batch_size=0), "random shifts cannot be had with the full batch"),
+        (lambda: Shape(model="resnet18", batch_size=0), "batch norm cannot be had with the full batch"),
     ],
 )
 def test_a_bad_config_is_one_sentence(make, message):
@@ -201,6 +211,43 @@ def test_a_unit_is_named_by_what_decides_its_result():
     assert again == RUN
     assert again.digest() == RUN.digest() != RUN.replace(seeds=(0, 1, 1)).digest()
     assert RUN.digest() != RUN.replace(shape=SHAPE.replace(precision="highest")).digest()
+
+
+def test_the_runs_of_the_repository_keep_their_names():
+    """The folder of a unit is its digest: a field that joined later must not change it."""
+    store = shipped()
+    assert store is not None
+    for experiment in store.experiments():
+        folders = [sums.parent for sums in (store.root / experiment).glob("*/SHA256SUMS")]
+        assert folders
+        for folder in folders:
+            record = json.loads((folder / "config.json").read_text())
+            config = Config.from_json(json.dumps({"kind": record["kind"], **record["config"]}))
+            assert config.digest()[:16] == folder.name
+    planned = {unit.digest()[:16] for unit in mlp.trials(Scale.PAPER)}
+    assert planned >= {sums.parent.name for sums in (store.root / "mlp").glob("*/SHA256SUMS")}
+
+
+RESNET = Shape(data="cifar10", model="resnet18", width=64, batch_size=512)
+
+
+def test_labels_tell_networks_apart():
+    assert RUN.label == "digits mlp 6, batch 32, 3 networks, seeds 0,1"
+    assert StackRun(RESNET, (0.05,), (0.0,), (1,)).label == "cifar10 resnet18 64, batch 512, h = 0.05, seed 1"
+    rich = RESNET.replace(method="forward", stem="7x7", init="haiku", every=4, warm_up=100, augment=True, validation=5)
+    assert StackRun(rich, (0.05,), (0.2,), (1,)).label == (
+        "cifar10 resnet18 64 7x7 haiku, batch 512, forward, every 4 steps, warm-up 100, augmented, 5 held out, "
+        "h = 0.05, mu = 0.2, seed 1"
+    )
+    assert StackRun(RESNET.replace(method="sam"), (0.05,), (0.2,), (1,)).label.endswith(
+        "sam, h = 0.05, rho = 0.2, seed 1"
+    )
+
+
+def test_a_network_without_penalty_is_the_plain_one_whatever_its_schedule():
+    shape = RESNET.replace(method="forward", every=4, warm_up=10)
+    assert [unit.shape for unit in stacks([Network(shape)])] == [RESNET]
+    assert [unit.shape for unit in stacks([Network(shape, mu=0.1)])] == [shape]
 
 
 def test_on_a_gpu_compiled_programs_are_kept_unless_the_user_has_a_place(monkeypatch, tmp_path):

@@ -33,9 +33,13 @@ class Scale(StrEnum):
     PAPER = "paper"
 
 
-def option(help: str, default: Any = dataclasses.MISSING, **field: Any) -> Any:
-    """A field with its help text, which is also the help of its command-line flag."""
-    return dataclasses.field(default=default, metadata={"help": help}, **field)
+def option(help: str, default: Any = dataclasses.MISSING, later: bool = False, **field: Any) -> Any:
+    """A field with its help text, which is also the help of its command-line flag.
+
+    `later` marks a field that joined after runs had been stored: at its default it is no part of the digest, so that
+    these runs keep their names. Its default must then mean what the code did before there was the field.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "later": later}, **field)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +85,19 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return self._values()
+
+    def _values(self, named: bool = False) -> dict[str, Any]:
+        """The fields as plain JSON values; `named` leaves out the later ones at their defaults."""
+        fields = [field for field in dataclasses.fields(self) if not (named and self._left_out(field))]
+        return {field.name: _plain(getattr(self, field.name), named) for field in fields}
+
+    def _left_out(self, field: dataclasses.Field) -> bool:
+        if not field.metadata.get("later"):
+            return False
+        missing = field.default_factory is dataclasses.MISSING
+        default = field.default if missing else field.default_factory()  # pyright: ignore[reportCallIssue]
+        return getattr(self, field.name) == default
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -118,8 +134,11 @@ class Config:
         return Config._kinds[kind].from_dict(values)
 
     def digest(self) -> str:
-        """SHA-256 of canonical JSON: equal in every process, whatever the order of the fields and the module."""
-        values = {"kind": type(self).__name__, **self.to_dict()}
+        """SHA-256 of canonical JSON: equal in every process, whatever the order of the fields and the module.
+
+        A field added `later` (see `option`) counts only where it is not at its default.
+        """
+        values = {"kind": type(self).__name__, **self._values(named=True)}
         return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def replace(self, **changes: Any) -> Self:
@@ -127,12 +146,12 @@ class Config:
         return dataclasses.replace(self, **changes)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, named: bool) -> Any:
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item, named) for item in value]
     if isinstance(value, StrEnum):
         return value.value
-    return value.to_dict() if isinstance(value, Config) else value
+    return value._values(named) if isinstance(value, Config) else value
 
 
 def _coerce(value: Any, hint: Any, name: str) -> Any:

@@ -21,7 +21,9 @@ from igr.lab.models import ACTIVATIONS, Model, mlp, resnet18
 from igr.lab.train import PRECISIONS
 from igr.lab.work import Session, Trial
 
-METHODS = ("", "exact", "forward", "central")
+PENALTIES = ("exact", "forward", "central")
+METHODS = ("", *PENALTIES, "sam")
+STATISTICS, AVERAGES = ("batch", "running"), ("gradient", "square")
 WORK = 3.2e13  # parameters times replicas times steps in one unit: some minutes on a large GPU
 
 
@@ -74,6 +76,26 @@ class Noise(Config):
 
 
 @dataclasses.dataclass(frozen=True)
+class Measure(Config):
+    """How R_IG is measured; accuracies on test and validation images do not depend on it.
+
+    The default averages the gradient over all training images before it is squared, with batch norm in the mode it was
+    trained in. Where `average` is "square", r_ig is the mean of |gradient of a batch|^2 / m instead.
+    """
+
+    statistics: str = option("batch norm while R_IG is measured: batch or running", "batch")
+    average: str = option("what is averaged over batches: gradient, or square for squared gradients", "gradient")
+    images: int = option("measure on the first so many training images only; 0 is all", 0)
+    batch: int = option("images in a batch of the measurement, at most", 1000)
+
+    def check(self) -> None:
+        """Names are known and sizes are positive."""
+        _check_choices(self, statistics=STATISTICS, average=AVERAGES)
+        if self.images < 0 or self.batch < 1:
+            raise ConfigError("images must not be negative, and batch must be at least 1.")
+
+
+@dataclasses.dataclass(frozen=True)
 class Shape(Config):
     """What networks must share to be trained in one compiled program, and how they are measured."""
 
@@ -88,21 +110,28 @@ class Shape(Config):
     init: str = option("initialization of the ResNet: he or haiku", "he")
     batch_size: int = option("images in a batch; 0 is all of them", 32)
     steps: int = option("steps of gradient descent", 1000)
-    method: str = option("how the explicit penalty is computed: exact, forward, central; empty without one", "")
+    method: str = option("explicit penalty: exact, forward or central; or sam, whose radius mu then is; or empty", "")
     precision: str = option("matrix products in training: default, highest or bfloat16", "default")
     schedule: Schedule = option("when to measure", default_factory=Schedule)  # noqa: RUF009
     noise: Noise = option("parameter noise after training", default_factory=Noise)  # noqa: RUF009
+    augment: bool = option("shift and mirror the training images at random", False, later=True)
+    every: int = option("apply the penalty at every so many-th step, so many times as strong", 1, later=True)
+    warm_up: int = option("steps without penalty at the start", 0, later=True)
+    measure: Measure = option("how R_IG is measured", default_factory=Measure, later=True)  # noqa: RUF009
 
     def check(self) -> None:
-        """Names are known and sizes are positive."""
-        choices = {"data": NAMES, "model": ("mlp", "resnet18"), "activation": tuple(ACTIVATIONS), "method": METHODS}
-        choices |= {"precision": PRECISIONS, "stem": ("3x3", "7x7"), "init": ("he", "haiku")}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                listed = ", ".join(each for each in allowed if each)
-                raise ConfigError(f"{name} must be one of {listed}, and it is {getattr(self, name)!r}.")
+        """Names are known, sizes are positive, and what is asked for goes together."""
+        _check_choices(self, data=NAMES, model=("mlp", "resnet18"), activation=tuple(ACTIVATIONS), method=METHODS)
+        _check_choices(self, precision=PRECISIONS, stem=("3x3", "7x7"), init=("he", "haiku"))
         if min(self.width, self.steps) < 1 or min(self.depth, self.batch_size, self.validation, self.train_images) < 0:
             raise ConfigError("width and steps must be positive; depth, batch_size and counts of images not negative.")
+        if self.every < 1 or self.warm_up < 0:
+            raise ConfigError("every must be at least 1, and warm_up must not be negative.")
+        if (self.every, self.warm_up) != (1, 0) and self.method not in PENALTIES:
+            raise ConfigError("every and warm_up need a penalty: set method to exact, forward or central.")
+        if not self.batch_size and (self.augment or self.model == "resnet18"):
+            what = "random shifts" if self.augment else "batch norm"
+            raise ConfigError(f"{what} cannot be had with the full batch, which is computed in pieces: set batch_size.")
 
     def build(self) -> Model:
         """The network itself."""
@@ -125,7 +154,9 @@ class Network(Config):
 
     shape: Shape = option("what it shares with the networks of its stack", default_factory=Shape)  # noqa: RUF009
     learning_rate: float = option("step size h", 0.1)
-    mu: float = option("explicit rate: multiplies the squared norm of the gradient", 0.0)
+    mu: float = option(
+        "explicit rate: multiplies the squared norm of the gradient; with method sam the radius rho", 0.0
+    )
     seed: int = option("decides the initial parameters and the batches", 0)
 
     def check(self) -> None:
@@ -152,10 +183,21 @@ class StackRun(Trial):
     def label(self) -> str:
         """A few words for the progress display."""
         s = self.shape
-        batch = f"batch {s.batch_size}" if s.batch_size else "full batch"
-        extra = "" if s.activation == "relu" else f" {s.activation}"
-        seeds = ",".join(map(str, sorted(set(self.seeds))))
-        return f"{s.data} {s.model} {s.width}{extra}, {batch}, {len(self.seeds)} networks, seeds {seeds}"
+        net = f"{s.data} {s.model} {s.width}"
+        for name, usual in (("activation", "relu"), ("stem", "3x3"), ("init", "he")):
+            net += "" if getattr(s, name) == usual else f" {getattr(s, name)}"
+        parts = [net, f"batch {s.batch_size}" if s.batch_size else "full batch"]
+        parts += [s.method] if s.method else []
+        parts += [f"every {s.every} steps"] if s.every > 1 else []
+        parts += [f"warm-up {s.warm_up}"] if s.warm_up else []
+        parts += ["augmented"] if s.augment else []
+        parts += [f"{s.validation} held out"] if s.validation else []
+        if s.model == "resnet18" and len(self.seeds) == 1:
+            rho = f", {'rho' if s.method == 'sam' else 'mu'} = {self.mus[0]:g}" if s.method else ""
+            parts.append(f"h = {self.learning_rates[0]:g}{rho}, seed {self.seeds[0]}")
+        else:
+            parts.append(f"{len(self.seeds)} networks, seeds {','.join(map(str, sorted(set(self.seeds))))}")
+        return ", ".join(parts)
 
     def compute(self, session: Session) -> Mapping[str, Any]:
         """Train and measure; see `igr.lab.stack`."""
@@ -164,11 +206,18 @@ class StackRun(Trial):
         return compute(self, session)
 
 
+def _check_choices(config: Config, **choices: tuple[str, ...]) -> None:
+    for name, allowed in choices.items():
+        if getattr(config, name) not in allowed:
+            listed = ", ".join(each for each in allowed if each)
+            raise ConfigError(f"{name} must be one of {listed}, and it is {getattr(config, name)!r}.")
+
+
 def _check_replicas(shape: Shape, rates: Iterable[float], mus: Iterable[float], seeds: Iterable[int]) -> None:
     if any(h <= 0 for h in rates) or any(mu < 0 for mu in mus):
         raise ConfigError("a learning rate must be positive and mu not negative.")
     if any(mus) and not shape.method:
-        raise ConfigError("mu > 0 needs a method: exact, forward or central.")
+        raise ConfigError("mu > 0 needs a method: exact, forward, central or sam.")
     if any(not 0 <= seed < 2**32 for seed in seeds):
         raise ConfigError("a seed must lie in 0 ... 2^32 - 1.")
 
@@ -185,7 +234,7 @@ def stacks(networks: Iterable[Network], work: float = WORK) -> list[StackRun]:
     """
     groups: dict[Shape, list[Network]] = {}
     for network in networks:
-        shape = network.shape.replace(method="") if network.mu == 0 else network.shape
+        shape = network.shape if network.mu else network.shape.replace(method="", every=1, warm_up=0)
         groups.setdefault(shape, []).append(network)
     units = []
     for shape, members in groups.items():
