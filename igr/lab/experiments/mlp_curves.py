@@ -1,89 +1,29 @@
 """The curves of A.3 (training), A.4 (test) and A.5 (physical time) for one network size, by learning rate."""
 
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-from matplotlib import colormaps
 from matplotlib.figure import Figure
 
-from igr.lab.figures import axes_grid, logarithmic
-from igr.lab.history import times
-from igr.lab.store import Table
-
-STYLES = ("-", (0, (6, 1.5)), (0, (1, 1)), "-.", (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2, 1, 2)), (0, (2, 2)))
-
-Quantity = tuple[str, Callable[[dict[str, Any]], np.ndarray], bool]  # axis label, from the metrics, logarithmic
-
-LOSS: Quantity = ("training loss $E$ (loss)", lambda m: m["loss"], True)
-REGULARIZER: Quantity = ("$R_{IG}$ (r_ig)", lambda m: m["r_ig"], True)
-RATIO: Quantity = ("$R_{IG}/E$ (r_ig / loss)", lambda m: m["r_ig"] / m["loss"], True)
-SHARE: Quantity = (
-    r"$\lambda R_{IG}/E$ (implicit_rate r_ig / loss)",
-    lambda m: m["learning_rate"] * m["num_params"] / 4 * m["r_ig"] / m["loss"],
-    True,
+from igr.lab.curves import (
+    FIT,
+    LOSS,
+    NORM,
+    RATIO,
+    REGULARIZER,
+    SHARE,
+    TEST_ACCURACY,
+    TEST_LOSS,
+    TEST_RATIO,
+    TEST_REGULARIZER,
+    panels,
 )
-NORM: Quantity = (r"parameter norm $|\theta|$ (param_norm)", lambda m: m["param_norm"], False)
-FIT: Quantity = ("training accuracy (train_accuracy)", lambda m: m["train_accuracy"], False)
-TEST_LOSS: Quantity = ("test loss (test_loss)", lambda m: m["test_loss"], True)
-TEST_REGULARIZER: Quantity = ("$R_{IG}$ of the test loss (test_r_ig)", lambda m: m["test_r_ig"], True)
-TEST_RATIO: Quantity = ("$R_{IG}/E$, test (test_r_ig / test_loss)", lambda m: m["test_r_ig"] / m["test_loss"], True)
-TEST_ACCURACY: Quantity = ("test accuracy (test_accuracy)", lambda m: m["test_accuracy"], False)
+from igr.lab.store import Table
 
 
 def curve_figures(focused: Table) -> dict[str, Figure]:
     """Figures A.3, A.4 and A.5."""
-    return {
-        "mlp-A3": _panels(focused, [LOSS, REGULARIZER, SHARE, RATIO, NORM, FIT], physical=False),
-        "mlp-A4": _panels(focused, [TEST_LOSS, TEST_REGULARIZER, TEST_RATIO, TEST_ACCURACY], physical=False),
-        "mlp-A5": _panels(focused, [LOSS, REGULARIZER, RATIO, SHARE, NORM, TEST_ACCURACY], physical=True),
-    }
-
-
-def _panels(focused: Table, quantities: list[Quantity], physical: bool) -> Figure:
-    columns = 3 if len(quantities) == 6 else 2
-    figure, panels = axes_grid(len(quantities) // columns, columns, size=(3.4, 2.7), sharex=True)
-    rates = sorted({h for run in focused for h in run.config.learning_rates})
-    for axes, (label, values, decades), letter in zip(panels.flat, quantities, "abcdef", strict=False):
-        for i, rate in enumerate(rates):
-            colour = colormaps["viridis"](0.92 * i / max(1, len(rates) - 1))
-            style = {"color": colour, "ls": STYLES[i % len(STYLES)]}
-            found = _curves(focused, rate, values, physical)
-            for x, y in found:
-                axes.plot(x, y, lw=0.6, alpha=0.35, **style)
-            axes.plot(*_median(found), lw=1.6, label=f"$h$ = {rate:g}", **style)
-        axes.set_ylabel(label)
-        axes.set_title(f"({letter})")
-        logarithmic(axes, "xy" if decades else "x")
-    words = r"physical time $t=ih$ (time)" if physical else "iteration $i$ (step)"
-    for axes in panels[-1]:
-        axes.set_xlabel(words)
-    seeds = len({s for run in focused for s in run.config.seeds})
     shape = focused[0].config.shape
-    figure.suptitle(
-        f"$n_l$ = {shape.width}, batch {shape.batch_size}, median of {seeds} seeds, each of them faint", fontsize=9
-    )
-    figure.legend(
-        *panels.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=7 if columns == 3 else 4
-    )
-    return figure
-
-
-def _curves(focused: Table, rate: float, values: Any, physical: bool) -> list[tuple[np.ndarray, np.ndarray]]:
-    """A curve for each network of this learning rate, where it was measured; step 0 has no place on a log axis."""
-    found = []
-    for run in focused:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            table = values(run.metrics)
-        clock = times(run) if physical else np.broadcast_to(run.metrics["step"][:, None], table.shape)
-        for k in np.flatnonzero(run.metrics["learning_rate"] == rate):
-            keep = np.isfinite(table[:, k]) & (run.metrics["step"] > 0)
-            found.append((clock[keep, k], table[keep, k]))
-    return found
-
-
-def _median(curves: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """The median of curves over the same points; curves that ended early (diverged) are in it as far as they go."""
-    longest = max((x for x, _ in curves), key=len, default=np.array([]))
-    rows = [np.append(y, np.full(len(longest) - len(y), np.nan)) for _, y in curves]
-    return longest, np.nanmedian(rows, axis=0) if len(longest) else longest
+    what = f"$n_l$ = {shape.width}, batch {shape.batch_size}"
+    return {
+        "mlp-A3": panels(focused, [LOSS, REGULARIZER, SHARE, RATIO, NORM, FIT], what),
+        "mlp-A4": panels(focused, [TEST_LOSS, TEST_REGULARIZER, TEST_RATIO, TEST_ACCURACY], what),
+        "mlp-A5": panels(focused, [LOSS, REGULARIZER, RATIO, SHARE, NORM, TEST_ACCURACY], what, physical=True),
+    }

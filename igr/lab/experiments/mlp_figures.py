@@ -7,28 +7,17 @@ that never fit their training set are drawn hollow and grey, those that diverged
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
+from igr.lab.dots import ACCURACY, MARKERS, R_IG, RATE, accuracy_axis, dots, legend, shades
 from igr.lab.experiments.mlp_curves import curve_figures
 from igr.lab.experiments.mlp_findings import focus_width, of
 from igr.lab.figures import BLUE, GREEN, ORANGE, axes_grid, axis_label, logarithmic
-from igr.lab.history import Cohort, cohort, pick
+from igr.lab.history import cohort, pick
 from igr.lab.store import Table
 
-MARKERS = "osD^vP*X<>"
 LAMBDA = axis_label("implicit rate", r"$\lambda=hm/4$", "implicit_rate")
-R_IG = axis_label("", "$R_{IG}$", "r_ig")
-ACCURACY = axis_label("test accuracy", "", "test_accuracy")
-RATE = axis_label("learning rate", "$h$", "learning_rate")
 WIDTH = axis_label("units per layer", "$n_l$", "width")
-
-
-def shades(values: Any) -> dict[Any, Any]:
-    """A colour for each value, by its rank: dark for small, bright for large, never too bright for white paper."""
-    ordered = sorted(set(np.asarray(values).tolist()))
-    return {v: colormaps["viridis"](0.92 * i / max(1, len(ordered) - 1)) for i, v in enumerate(ordered)}
 
 
 def figures(runs: Table) -> dict[str, Figure]:
@@ -46,58 +35,6 @@ def figures(runs: Table) -> dict[str, Figure]:
     if focus and all(kinds.values()):
         drawn["mlp-activations"] = activations(kinds)
     return drawn
-
-
-def dots(axes: Any, table: Cohort, x: str, y: str, colour: str = "learning_rate", marker: str = "width") -> None:
-    """A dot a network: coloured where it fits its training set, hollow grey where not, a cross where it diverged."""
-    colours = shades(table[colour])
-    marks = dict(zip(sorted(set(table[marker].tolist())), MARKERS, strict=False))
-    for size, mark in marks.items():
-        for value, shade in colours.items():
-            mine = (table[marker] == size) & (table[colour] == value)
-            good = pick(table, mine & table["fitted"])
-            axes.plot(good[x], good[y], mark, color=shade, ms=4.6, mec="white", mew=0.4, ls="none", zorder=3)
-        rest = pick(table, (table[marker] == size) & ~table["fitted"] & (table["diverged"] < 0))
-        axes.plot(rest[x], rest[y], mark, mfc="none", mec="0.7", ms=4.2, mew=0.8, ls="none", zorder=2)
-    lost = pick(table, table["diverged"] >= 0)
-    if len(lost[x]):
-        edge = axes.get_xaxis_transform()
-        axes.plot(
-            lost[x], np.full(len(lost[x]), 0.985), "x", color="0.3", ms=5, transform=edge, zorder=4, clip_on=False
-        )
-
-
-def legend(figure: Figure, table: Cohort, colour: str = "learning_rate", marker: str = "width") -> None:
-    """What colours and markers mean, below the panels."""
-    symbol = {"learning_rate": "$h$", "batch_size": "batch"}[colour]
-    handles = [
-        Line2D([], [], color=c, marker="o", ls="none", label=f"{symbol} = {v:g}")
-        for v, c in shades(table[colour]).items()
-    ]
-    widths = sorted(set(table[marker].tolist()))
-    handles += [
-        Line2D([], [], color="0.4", marker=m, ls="none", label=f"$n_l$ = {w}")
-        for w, m in zip(widths, MARKERS, strict=False)
-    ]
-    handles.append(
-        Line2D([], [], mfc="none", mec="0.7", color="0.7", marker="o", ls="none", label="not fitted: excluded")
-    )
-    if (table["diverged"] >= 0).any():
-        handles.append(Line2D([], [], color="0.3", marker="x", ls="none", label="diverged"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(7, len(handles)), handlelength=1.0)
-
-
-def accuracy_axis(axes: Any, table: Cohort) -> None:
-    """Show the range of the fitted networks, and say how many others lie below it."""
-    values = table["test_accuracy"][table["fitted"]]
-    if not values.size:
-        return
-    low, high = float(values.min()), float(values.max())
-    margin = max(0.15 * (high - low), 1e-3)
-    below = int((table["test_accuracy"] < low - margin).sum())
-    axes.set_ylim(low - margin, high + margin)
-    if below:
-        axes.text(0.02, 0.02, f"{below} not fitted lie below", transform=axes.transAxes, fontsize=7, color="0.4")
 
 
 def regularization_and_accuracy(grid: Table) -> Figure:

@@ -7,9 +7,9 @@ asks whether the 95 % interval (bootstrap over models, seeds of a model together
 
 import numpy as np
 
+from igr.lab.correlation import correlation
 from igr.lab.findings import Finding, Verdict
 from igr.lab.history import Cohort, cohort, pick
-from igr.lab.statistics import Estimate, bootstrap, partial_spearman, spearman
 from igr.lab.store import Run, Table
 
 NOISE = 0.5  # the slope after this noise, and the accuracies up to it, where networks still differ
@@ -31,41 +31,6 @@ def of(runs: Table, activation: str = "relu", batch_size: int | None = 32, width
 def focus_width(runs: Table) -> int:
     """The width at which noise, batch sizes and activations were tried."""
     return next((run.config.shape.width for run in runs if run.config.shape.noise.sigmas), 0)
-
-
-def models(table: Cohort) -> np.ndarray:
-    """A name for each network's model: the same for seeds of one width, batch size, activation and learning rate."""
-    columns = (table[name].astype(str) for name in ("width", "batch_size", "activation", "learning_rate"))
-    return np.array(["/".join(parts) for parts in zip(*columns, strict=True)])
-
-
-def verdict(estimate: Estimate, expected: int) -> Verdict:
-    """`holds` where the interval is on the expected side of zero, `fails` where on the other, else `mixed`."""
-    if estimate.interval is None:
-        return Verdict.UNTESTABLE
-    return {expected: Verdict.HOLDS, -expected: Verdict.FAILS}.get(estimate.sign(), Verdict.MIXED)
-
-
-def correlation(
-    claim: str,
-    paper: str,
-    table: Cohort,
-    x: str,
-    y: str,
-    expected: int,
-    given: str = "",
-    note: str = "",
-    networks: bool = False,
-):
-    """A finding from a rank correlation of two columns, partial where a third is `given`.
-
-    The interval is over models; with `networks` over networks, for comparisons within a few fixed learning rates.
-    """
-    columns = [table[name] for name in (x, y, *([given] if given else []))]
-    estimate = bootstrap(partial_spearman if given else spearman, *columns, by=None if networks else models(table))
-    quantity = f"{'partial ' if given else ''}Spearman({x}, {y}{f' | {given}' if given else ''})"
-    value = estimate.value if np.isfinite(estimate.value) else None
-    return Finding(claim, paper, quantity, value, estimate.n, verdict(estimate, expected), estimate.interval, note)
 
 
 def findings(runs: Table) -> list[Finding]:

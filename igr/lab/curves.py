@@ -1,0 +1,80 @@
+"""Curves of training by learning rate, a panel a quantity: what figures A.3, A.4, A.5 and A.7 share."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+
+from igr.lab.figures import axes_grid, logarithmic
+from igr.lab.history import times
+from igr.lab.store import Table
+
+STYLES = ("-", (0, (6, 1.5)), (0, (1, 1)), "-.", (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2, 1, 2)), (0, (2, 2)))
+
+FEW = 20  # points: up to so many are marked, since a line alone hides where it was measured
+
+Quantity = tuple[str, Callable[[dict[str, Any]], np.ndarray], bool]  # axis label, from the metrics, logarithmic
+
+LOSS: Quantity = ("training loss $E$ (loss)", lambda m: m["loss"], True)
+REGULARIZER: Quantity = ("$R_{IG}$ (r_ig)", lambda m: m["r_ig"], True)
+RATIO: Quantity = ("$R_{IG}/E$ (r_ig / loss)", lambda m: m["r_ig"] / m["loss"], True)
+SLOPE: Quantity = (r"slope $|\nabla E|$ (slope)", lambda m: m["slope"], True)
+SHARE: Quantity = (
+    r"$\lambda R_{IG}/E$ (implicit_rate r_ig / loss)",
+    lambda m: m["learning_rate"] * m["num_params"] / 4 * m["r_ig"] / m["loss"],
+    True,
+)
+NORM: Quantity = (r"parameter norm $|\theta|$ (param_norm)", lambda m: m["param_norm"], False)
+FIT: Quantity = ("training accuracy (train_accuracy)", lambda m: m["train_accuracy"], False)
+TEST_LOSS: Quantity = ("test loss (test_loss)", lambda m: m["test_loss"], True)
+TEST_REGULARIZER: Quantity = ("$R_{IG}$ of the test loss (test_r_ig)", lambda m: m["test_r_ig"], True)
+TEST_RATIO: Quantity = ("$R_{IG}/E$, test (test_r_ig / test_loss)", lambda m: m["test_r_ig"] / m["test_loss"], True)
+TEST_ACCURACY: Quantity = ("test accuracy (test_accuracy)", lambda m: m["test_accuracy"], False)
+
+
+def panels(runs: Table, quantities: list[Quantity], what: str, physical: bool = False) -> Figure:
+    """A panel a quantity against the iteration or the physical time; the title says `what` the networks are."""
+    columns = 3 if len(quantities) == 6 else 2
+    figure, grid = axes_grid(len(quantities) // columns, columns, size=(3.4, 2.7), sharex=True)
+    rates = sorted({h for run in runs for h in run.config.learning_rates})
+    for axes, (label, values, decades), letter in zip(grid.flat, quantities, "abcdef", strict=False):
+        for i, rate in enumerate(rates):
+            colour = colormaps["viridis"](0.92 * i / max(1, len(rates) - 1))
+            style = {"color": colour, "ls": STYLES[i % len(STYLES)]}
+            found = _curves(runs, rate, values, physical)
+            for x, y in found:
+                axes.plot(x, y, lw=0.6, alpha=0.35, **style)
+            x, y = median_curve(found)
+            axes.plot(x, y, lw=1.6, marker="." if len(x) <= FEW else None, label=f"$h$ = {rate:g}", **style)
+        axes.set_ylabel(label)
+        axes.set_title(f"({letter})")
+        logarithmic(axes, "xy" if decades else "x")
+    words = r"physical time $t=ih$ (time)" if physical else "iteration $i$ (step)"
+    for axes in grid[-1]:
+        axes.set_xlabel(words)
+    seeds = len({s for run in runs for s in run.config.seeds})
+    figure.suptitle(f"{what}, median of {seeds} seeds, each of them faint", fontsize=9)
+    figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=7 if columns == 3 else 4)
+    return figure
+
+
+def _curves(runs: Table, rate: float, values: Any, physical: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+    """A curve for each network of this learning rate, where it was measured; step 0 has no place on a log axis."""
+    found = []
+    for run in runs:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            table = values(run.metrics)
+        clock = times(run) if physical else np.broadcast_to(run.metrics["step"][:, None], table.shape)
+        for k in np.flatnonzero(run.metrics["learning_rate"] == rate):
+            keep = np.isfinite(table[:, k]) & (run.metrics["step"] > 0)
+            found.append((clock[keep, k], table[keep, k]))
+    return found
+
+
+def median_curve(curves: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """The median of curves over the same points; curves that ended early (diverged) are in it as far as they go."""
+    longest = max((x for x, _ in curves), key=len, default=np.array([]))
+    rows = [np.append(y, np.full(len(longest) - len(y), np.nan)) for _, y in curves]
+    return longest, np.nanmedian(rows, axis=0) if len(longest) else longest
