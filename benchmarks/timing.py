@@ -8,9 +8,9 @@ from collections.abc import Callable
 import jax
 
 
-def interleaved(programs: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+def interleaved(programs: dict[str, Callable[[], object]], rounds: int, warm: bool = True) -> dict[str, list[float]]:
     """Seconds of each program in each round. All take turns, so that a drift of the machine falls on all alike."""
-    for program in programs.values():  # compile and warm up
+    for program in programs.values() if warm else ():  # compile and warm up
         jax.block_until_ready(program())
     seconds: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(rounds):
