@@ -11,8 +11,9 @@ import pytest
 
 import igr
 import igr.lab.train
+from igr.lab.gradients import batch_loss, cross_entropy
 from igr.lab.models import Model, mlp
-from igr.lab.train import Engine, Images, batch_loss, cross_entropy
+from igr.lab.train import Engine, Images
 
 MODEL = mlp(12, depth=2, inputs=16, classes=3, activation="tanh")  # smooth, so that differences approach derivatives
 

@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import igr
+from igr.lab.gradients import cross_entropy
 from igr.lab.models import Model
-from igr.lab.train import EVERYWHERE, REPLICAS, Engine, Images, cross_entropy
+from igr.lab.train import EVERYWHERE, REPLICAS, Engine, Images
 
 BATCH = 1000  # images at a time; enough to fill a GPU with a few replicas, small enough for a stack of wide networks
 

@@ -23,10 +23,15 @@ BN_EPS = 1e-5
 
 
 class Model(NamedTuple):
-    """A network: ``init(key)`` draws (params, state); ``apply(params, state, x, train)`` gives logits and state."""
+    """A network: ``init(key)`` draws (params, state); ``apply(params, state, x, train)`` gives logits and state.
+
+    `in_turn` says that replicas of it are better trained one after the other than side by side: convolutions with a
+    kernel for each replica become grouped ones, which are slow.
+    """
 
     init: Callable[[PRNGKeyArray], tuple[Any, Any]]
     apply: Callable[[Any, Any, Array, bool], tuple[Array, Any]]
+    in_turn: bool = False
 
 
 def _pick(table: dict[str, Any], name: str, what: str) -> Any:
@@ -145,6 +150,8 @@ def resnet18(
         return params, state
 
     def apply(params: Any, state: Any, x: Array, train: bool = True) -> tuple[Array, Any]:
+        if x.ndim != 4 or x.shape[-1] != channels:
+            raise ValueError(f"this ResNet takes images (n, height, width, {channels}), but x has shape {x.shape}.")
         new: dict[str, Any] = {"blocks": []}
         x, new["stem"] = _conv_norm(x.astype(dtype), params["stem"], state["stem"], stem_stride, train)
         x = jax.nn.relu(x)
@@ -162,7 +169,7 @@ def resnet18(
         pooled = x.astype(jnp.float32).mean(axis=(1, 2))
         return _affine(pooled, params["head"], jnp.float32), new
 
-    return Model(init_fn, apply)
+    return Model(init_fn, apply, in_turn=True)
 
 
 def _conv_norm(x: Array, p: Any, s: Any, stride: int, train: bool) -> tuple[Array, Any]:

@@ -1,9 +1,10 @@
 """One compiled program that advances a stack of replicas by k steps of stochastic gradient descent.
 
 A stack is many networks of one shape that differ in learning rate, explicit rate and seed. Every array of it has a
-leading replica axis. The step is vmapped over that axis, the steps run inside a scan, the parameters are donated, and
-batches are gathered on the device from a permutation for each epoch and seed: nothing returns to the host.
-With several devices the replica axis is split over them; replicas never talk, so neither do the devices.
+leading replica axis. Replicas are trained side by side (vmapped) or in turn, whichever is faster for the model; the
+steps run inside a scan, the parameters are donated, and batches are gathered on the device from a permutation for each
+epoch and seed: nothing returns to the host. With several devices the replica axis is split over them; replicas never
+talk, so neither do the devices.
 """
 
 import contextlib
@@ -18,6 +19,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, UInt8
 
 import igr
+from igr.lab.augment import augment
+from igr.lab.gradients import batch_loss, value_and_grad
 from igr.lab.models import Model
 
 PRECISIONS = ("default", "highest", "bfloat16")
@@ -62,24 +65,19 @@ def unit_range(x: Array, scale: float) -> Array:
     return x.astype(jnp.float32) * np.float32(1 / scale)
 
 
-def cross_entropy(logits: Float[Array, "b k"], labels: Int[Array, " b"]) -> Float[Array, " b"]:
-    """The negative log probability of each label; a mask instead of a gather, whose transpose would be a scatter.
-
-    >>> cross_entropy(jnp.zeros((1, 10)), jnp.array([3]))[0].round(4).item()  # log 10
-    2.3026
-    """
-    hit = labels[:, None] == jnp.arange(logits.shape[-1], dtype=labels.dtype)[None, :]
-    return -jnp.where(hit, jax.nn.log_softmax(logits), jnp.zeros((), logits.dtype)).sum(axis=-1)
-
-
-def batch_loss(model: Model) -> Callable[..., tuple[Array, Any]]:
-    """The mean cross entropy of a batch: `loss(params, state, x, y) -> (E, new state)`, in training mode."""
-
-    def loss(params: Any, state: Any, x: Array, y: Array) -> tuple[Array, Any]:
-        logits, new = model.apply(params, state, x, True)
-        return cross_entropy(logits, y).mean(), new
-
-    return loss
+def check_images(model: Model, data: Images) -> None:
+    """Raise `ValueError`, one sentence, where the model cannot take the images or has no output for a label."""
+    params, state = jax.eval_shape(model.init, jax.random.key(0))
+    x = jax.ShapeDtypeStruct((2, *data.x.shape[1:]), jnp.float32)
+    try:
+        logits, _ = jax.eval_shape(lambda *arguments: model.apply(*arguments, True), params, state, x)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the model cannot take images of shape {data.x.shape[1:]}.") from error
+    if len(data.x) != len(data.y):
+        raise ValueError(f"there must be a label for each image, but {len(data.x)} images have {len(data.y)} labels.")
+    low, high = (int(f(data.y, initial=0)) for f in (jnp.min, jnp.max))
+    if low < 0 or high >= logits.shape[-1]:
+        raise ValueError(f"labels must lie in 0 ... {logits.shape[-1] - 1}, but they reach from {low} to {high}.")
 
 
 def matmul_precision(name: str) -> contextlib.AbstractContextManager:
@@ -90,9 +88,17 @@ def matmul_precision(name: str) -> contextlib.AbstractContextManager:
 class Engine:
     """Trains stacks of one model on one data set.
 
-    `batch_size` 0 means the full batch. `method` is None for plain gradient descent (mu must then be zero), or a method
-    of `igr.value_and_grad` for the gradient of E + mu |grad E|^2. `precision` is that of the training's matrix
-    products; measurements have their own. `unroll` is the scan's: steps compiled as one loop body.
+    `batch_size` 0 means the full batch. `method` is None for plain gradient descent (mu must then be zero), a method
+    of `igr.value_and_grad` for the gradient of E + mu |grad E|^2, or "sam" with mu as its radius. `precision` is that
+    of the training's matrix products; measurements have their own. `unroll` is the scan's: steps compiled as one loop
+    body. `augment` shifts and mirrors the images of each batch at random. `in_turn` trains the replicas of a device one
+    after the other instead of side by side; by default the model says so.
+
+    With `every` = k and `warm_up` = w the penalty acts at some steps only, where it is as much stronger,
+
+        mu_t = k mu  where t >= w and k divides t, else 0,
+
+    so that after the warm-up its mean is mu. In turn, a step without penalty costs no more than a plain one.
     """
 
     def __init__(
@@ -105,25 +111,51 @@ class Engine:
         devices: Sequence[Any] | None = None,
         replicas: int = 1,
         unroll: int = 1,
+        augment: bool = False,
+        every: int = 1,
+        warm_up: int = 0,
+        in_turn: bool | None = None,
     ):
         if precision not in PRECISIONS:
             raise ValueError(f"unknown precision {precision!r}: choose one of {', '.join(PRECISIONS)}.")
         if not 0 <= batch_size <= len(data.y):
             raise ValueError(f"batch_size must lie in 0 (full) ... {len(data.y)}, but it is {batch_size}.")
+        if augment and not batch_size:
+            raise ValueError("a full batch in pieces is not augmented: use a batch size.")
+        check_images(model, data)
         self.model, self.batch_size, self.method, self.precision = model, batch_size, method, precision
-        self.size, self.unroll = len(data.y), unroll
+        self.size, self.unroll, self.augment, self.every, self.warm_up = len(data.y), unroll, augment, every, warm_up
+        self.in_turn = model.in_turn if in_turn is None else in_turn
         self.steps_per_epoch = self.size // batch_size if batch_size else 1
         devices = list(devices or jax.devices())
         count = max(k for k in range(1, len(devices) + 1) if replicas % k == 0)  # as many as divide the stack evenly
         self.mesh = Mesh(np.array(devices[:count]), ("replica",))
         self.data = data.put(NamedSharding(self.mesh, EVERYWHERE))
         self._programs: dict[int, Any] = {}
-        self._permute = self.sharded(self._permutations, (REPLICAS, EVERYWHERE))
+        self._start = self.sharded(self.spread(self._init, 1), (REPLICAS,))
+        self._permute = self.sharded(self.spread(self._permutation, 1), (REPLICAS, EVERYWHERE))
 
     def sharded(self, function: Callable, specs: tuple, out: Any = REPLICAS, **jit: Any) -> Any:
         """A compiled program over the replica axis, each device running its own part."""
         split = jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out, check_vma=False)
         return jax.jit(split, **jit)
+
+    def spread(self, function: Callable, own: int) -> Callable:
+        """A function of one replica as one of the stack: its first `own` arguments have a replica axis, no others."""
+
+        def stacked(*arguments: Any) -> Any:
+            mine, shared = arguments[:own], arguments[own:]
+
+            def one(mine: Any) -> Any:
+                return function(*mine, *shared)
+
+            if not self.in_turn:
+                return jax.vmap(one)(mine)
+            if len(jax.tree.leaves(mine)[0]) > 1:
+                return jax.lax.map(one, mine)
+            return jax.tree.map(lambda leaf: leaf[None], one(jax.tree.map(lambda leaf: leaf[0], mine)))
+
+        return stacked
 
     def place(self, tree: Any) -> Any:
         """Arrays with a leading replica axis, split over the devices."""
@@ -131,26 +163,21 @@ class Engine:
 
     def init(self, seeds: Sequence[int]) -> Stack:
         """A new stack: one replica for each seed; equal seeds start equal and see the same batches."""
-        seeds32 = self.place(np.asarray(seeds, np.uint32))
+        return self._start(self.place(np.asarray(seeds, np.uint32)))
 
-        def start(seed: Array) -> Stack:
-            params, state = self.model.init(jax.random.fold_in(jax.random.key(seed), 0))
-            return Stack(params, state, jnp.full((), -1, jnp.int32))
-
-        return self.sharded(jax.vmap(start), (REPLICAS,))(seeds32)
+    def _init(self, seed: Array) -> Stack:
+        params, state = self.model.init(jax.random.fold_in(jax.random.key(seed), 0))
+        return Stack(params, state, jnp.full((), -1, jnp.int32))
 
     def rates(self, learning_rates: Sequence[float], mus: Sequence[float]) -> Rates:
         """The rates of a stack on the devices."""
         if self.method is None and any(mus):
-            raise ValueError("a stack with mu > 0 needs a method: exact, forward or central.")
+            raise ValueError("a stack with mu > 0 needs a method: exact, forward, central or sam.")
         return Rates(*(self.place(np.asarray(values, np.float32)) for values in (learning_rates, mus)))
 
-    def _permutations(self, seeds: Array, epoch: Array) -> Array:
-        def one(seed: Array) -> Array:
-            key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1), epoch)
-            return jax.random.permutation(key, jnp.arange(self.size, dtype=jnp.int32))
-
-        return jax.vmap(one)(seeds)
+    def _permutation(self, seed: Array, epoch: Array) -> Array:
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1), epoch)
+        return jax.random.permutation(key, jnp.arange(self.size, dtype=jnp.int32))
 
     def advance(self, stack: Stack, rates: Rates, seeds: Sequence[int], start: int, stop: int) -> Stack:
         """Take the steps `start` ... `stop - 1`. The given stack is donated: use the returned one only.
@@ -165,64 +192,74 @@ class Engine:
             count = self._length(left)
             if self.batch_size and (order is None or offset == 0):
                 order = self._permute(seeds32, np.int32(epoch))
-            elif not self.batch_size:
-                order = seeds32  # a full batch has no order; something must fill the place
             stack = self._program(count)(
-                stack, rates, order, self.data.x, self.data.y, np.int32(offset), np.int32(start)
+                stack, rates, seeds32, order, self.data.x, self.data.y, np.int32(offset), np.int32(start)
             )
             start += count
         return stack
 
     def _length(self, left: int) -> int:
-        """The longest program not longer than `left`: few lengths, so that few programs are compiled."""
-        lengths = (self.steps_per_epoch, 1) if self.batch_size else (16, 1)
-        return next(n for n in lengths if n <= left)
+        """The longest program not longer than `left`: few lengths, so that few programs are compiled.
+
+        Models trained in turn take milliseconds a step, in which the next step is dispatched: one length is enough.
+        """
+        longest = self.steps_per_epoch if self.batch_size else 16
+        return longest if longest <= left and not self.in_turn else 1
 
     def _program(self, count: int) -> Any:
         if count not in self._programs:
-            specs = (REPLICAS, REPLICAS, REPLICAS, EVERYWHERE, EVERYWHERE, EVERYWHERE, EVERYWHERE)
+            specs = (*[REPLICAS] * 4, *[EVERYWHERE] * 4)
             program = functools.partial(self._steps, count)
-            self._programs[count] = self.sharded(program, specs, donate_argnums=(0,))
+            self._programs[count] = self.sharded(self.spread(program, 4), specs, donate_argnums=(0,))
         return self._programs[count]
 
-    def _steps(self, count: int, stack: Stack, rates: Rates, order: Array, x: Array, y: Array, offset: Any, start: Any):
+    def _steps(
+        self,
+        count: int,
+        replica: Stack,
+        rate: Rates,
+        seed: Array,
+        order: Any,
+        x: Array,
+        y: Array,
+        offset: Any,
+        start: Any,
+    ) -> Stack:
+        """The steps `start` ... `start + count - 1` of one replica; `offset` is that of the first in its epoch."""
         data, gradient = Images(x, y, self.data.scale), self._gradient()
         if self.batch_size:
-            begin = (jnp.zeros((), jnp.int32), offset * jnp.int32(self.batch_size))
-            order = jax.lax.dynamic_slice(order, begin, (order.shape[0], count * self.batch_size))
-            order = order.reshape(-1, count, self.batch_size).swapaxes(0, 1)
-        else:
-            order = jnp.zeros((count, order.shape[0]), jnp.int32)
+            order = jax.lax.dynamic_slice(order, (offset * jnp.int32(self.batch_size),), (count * self.batch_size,))
+            order = order.reshape(count, self.batch_size)
 
-        def step(replica: Stack, rate: Rates, index: Array, number: Array) -> Stack:
+        def step(carry: tuple[Stack, Array], index: Array) -> tuple[tuple[Stack, Array], None]:
+            replica, number = carry
             x, y = data.pick(index) if self.batch_size else (data.x, data.y)
-            loss, state, grads = gradient(replica.params, replica.state, rate.mu, x, y)
+            if self.augment:
+                x = augment(jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 2), number), x)
+            loss, state, grads = gradient(replica.params, replica.state, self._mu(rate.mu, number), x, y)
             params = jax.tree.map(lambda p, g: p - rate.learning_rate * g, replica.params, grads)
             new = (replica.diverged < 0) & ~jnp.isfinite(loss)
-            return Stack(params, state, jnp.where(new, number, replica.diverged))
-
-        def body(carry: tuple[Stack, Array], index: Array) -> tuple[tuple[Stack, Array], None]:
-            stack, number = carry
-            return (jax.vmap(step, in_axes=(0, 0, 0, None))(stack, rates, index, number), number + jnp.int32(1)), None
+            stack = Stack(params, state, jnp.where(new, number, replica.diverged))
+            return (stack, number + jnp.int32(1)), None
 
         with matmul_precision(self.precision):
-            (stack, _), _ = jax.lax.scan(body, (stack, start), order, unroll=min(self.unroll, count))
-        return stack
+            (replica, _), _ = jax.lax.scan(step, (replica, start), order, count, unroll=min(self.unroll, count))
+        return replica
+
+    def _mu(self, mu: Array, number: Array) -> Array:
+        """The explicit rate at a step."""
+        if (self.every, self.warm_up) == (1, 0):
+            return mu
+        acts = (number % jnp.int32(self.every) == 0) & (number >= self.warm_up)
+        return jnp.where(acts, np.float32(self.every) * mu, jnp.zeros_like(mu))
 
     def _gradient(self) -> Callable[..., tuple[Array, Any, Any]]:
         """`gradient(params, state, mu, x, y) -> (E, new state, gradient)`, of a batch or of the whole data set."""
         loss = batch_loss(self.model)
-        if self.batch_size:
 
-            def plain(params: Any, state: Any, mu: Array, x: Array, y: Array) -> tuple[Array, Any, Any]:
-                if self.method is None:
-                    (value, new), grads = jax.value_and_grad(loss, has_aux=True)(params, state, x, y)
-                else:
-                    penalized = igr.value_and_grad(loss, mu, self.method, has_aux=True)  # pyright: ignore
-                    (value, new), grads = penalized(params, state, x, y)
-                return value, new, grads
-
-            return plain
+        def batch(params: Any, state: Any, mu: Array, x: Array, y: Array) -> tuple[Array, Any, Any]:
+            (value, new), grads = value_and_grad(loss, self.method, mu, has_aux=True)(params, state, x, y)
+            return value, new, grads
 
         def whole(params: Any, state: Any, mu: Array, x: Array, y: Array) -> tuple[Array, Any, Any]:
             if jax.tree.leaves(state):
@@ -231,9 +268,7 @@ class Engine:
             def chunk_loss(params: Any, x: Array, y: Array) -> Array:
                 return loss(params, state, unit_range(x, self.data.scale), y)[0]
 
-            mean = igr.full_batch(chunk_loss, FULL_BATCH_CHUNK)
-            both = jax.value_and_grad(mean) if self.method is None else igr.value_and_grad(mean, mu, self.method)  # pyright: ignore
-            value, grads = both(params, x, y)
+            value, grads = value_and_grad(igr.full_batch(chunk_loss, FULL_BATCH_CHUNK), self.method, mu)(params, x, y)
             return value, state, grads
 
-        return whole
+        return batch if self.batch_size else whole
