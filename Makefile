@@ -2,7 +2,11 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# What the laboratory needs, and what tests, checks and docs need beside it: `make reproduce` installs the first only.
+LAB    := $(VENV)/.lab
 READY  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+SCALE  ?= quick
 # Two workers compile in parallel; more only compete for the two cores CI has.
 WORKERS ?= 2
 
@@ -14,11 +18,16 @@ help:  ## list the targets
 
 setup: $(READY)  ## virtual environment in .venv with the versions of constraints.txt
 
-$(READY): pyproject.toml constraints.txt
+$(LAB): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "igr needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": call make with PYTHON=/path/to/python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "could not make a virtual environment with $(PYTHON): install its venv module (Debian: python3-venv) or name another one with PYTHON="; exit 2; }
-	@echo "installing igr and its tools into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@echo "installing igr into $(VENV) (a minute or two the first time)"
+	@$(PIP) '.[lab]'
+	@touch $@
+
+$(READY): $(LAB)
+	@echo "installing the tools for tests and docs into $(VENV)"
+	@$(PIP) '.[dev]'
 	@touch $@
 
 check: $(READY)  ## formatter, linter and types
@@ -29,8 +38,8 @@ check: $(READY)  ## formatter, linter and types
 test: check  ## check, then tests, doctests and the README's code
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-reproduce: $(READY)  ## run the laboratory at quick scale and say where the figures are
-	$(BIN)/igr reproduce --scale quick
+reproduce: $(LAB)  ## run the laboratory at quick scale (or SCALE=paper) and say where the report is
+	$(BIN)/igr reproduce --scale $(SCALE)
 
 docs: $(READY)  ## build the documentation site into site/, without a network
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -180,6 +180,7 @@ def torch_rows(name, shape, batch, width, full, rounds):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="width 400 and 64, batch 512, bfloat16: for a GPU")
+    parser.add_argument("--only", default="", metavar="TEXT", help="the nets whose name has this in it")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", metavar="FILE", help="write the rows there too")
     options = parser.parse_args()
@@ -194,6 +195,8 @@ def main() -> None:
     }
     rows = []
     for (name, (model, shape, size)), key in zip(nets.items(), keys, strict=True):
+        if options.only not in name:
+            continue
         x = jax.random.normal(key, (batch, *shape), jnp.float32)
         rows += jax_rows(name, model, x, y, length, rounds)
         if name.startswith("MLP") or full:
