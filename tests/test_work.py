@@ -52,6 +52,23 @@ def test_checkpoints_take_a_small_share_of_the_time(tmp_path, monkeypatch):
     assert session.save(slow)
 
 
+def test_a_resumed_unit_adds_up_its_seconds(tmp_path, monkeypatch):
+    """The cost of a unit is that of all processes that worked on it, less what was lost after the last checkpoint."""
+    clock = [0.0]
+    monkeypatch.setattr("igr.lab.work.time.monotonic", lambda: clock[0])
+    folder = Store(tmp_path).folder("test", Counter(6))
+    first = Session(folder, save_every=0.0)
+    clock[0] = 40.0
+    assert first.save(lambda: {"step": np.array(1)})
+    clock[0] = 100.0
+    second = Session(folder)
+    saved = second.load()
+    assert saved is not None
+    assert set(saved) == {"step"}
+    clock[0] = 103.0
+    assert second.seconds == pytest.approx(43.0)
+
+
 def test_a_unit_that_another_one_holds_is_waited_for(store):
     folder = store.folder("test", Counter(2))
     held, release = threading.Event(), threading.Event()

@@ -12,11 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
+
 from igr.lab.config import Config
 from igr.lab.files import Metrics, StoreError
 from igr.lab.store import Folder, Store
 
 SAVE_SHARE = 0.03  # of the time, for checkpoints
+SPENT = "session/seconds"  # in a checkpoint: what the unit took up to there, over all processes that worked on it
 
 
 class Cancelled(Exception):
@@ -74,11 +77,20 @@ class Session:
         save_every: float = 2.0,
     ):
         self._folder, self._watch, self._stop, self.save_every = folder, watch, stop, save_every
-        self._saved, self._cost = time.monotonic(), 0.0
+        self._begun = self._saved = time.monotonic()
+        self._cost = self._before = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The time spent on the unit: by this process, and by others up to the checkpoint it was resumed from."""
+        return self._before + time.monotonic() - self._begun
 
     def load(self) -> Metrics | None:
         """The arrays of the last checkpoint, or None at a first start."""
-        return self._folder.load_checkpoint() if self._folder else None
+        saved = self._folder.load_checkpoint() if self._folder else None
+        if saved is not None:
+            self._before = float(saved.pop(SPENT, 0.0))
+        return saved
 
     def save(self, arrays: Callable[[], Mapping[str, Any]]) -> bool:
         """Keep a checkpoint if one is due, and always before stopping: raises `Cancelled` where the user wants to stop.
@@ -93,7 +105,7 @@ class Session:
         pause = max(self.save_every, self._cost / SAVE_SHARE) if self.save_every else 0.0
         if not stopping and begun - self._saved < pause:
             return False
-        self._folder.save_checkpoint(arrays())
+        self._folder.save_checkpoint({**arrays(), SPENT: np.float64(self.seconds)})
         self._saved = time.monotonic()
         self._cost = self._saved - begun
         if stopping:
@@ -155,11 +167,10 @@ def run_units(
             if folder.finished():
                 return "skipped"
             watcher.started(unit)
-            begun = time.monotonic()
             session = Session(folder, lambda f, text: watcher.progressed(unit, f, text), stop, save_every)
             session.progress(0.0)
             metrics = unit.compute(session)
-            about = {"seconds": round(time.monotonic() - begun, 3)}
+            about = {"seconds": round(session.seconds, 3)}
             if (precision := getattr(unit, "precision", None)) is not None:
                 about["precision"] = precision
             folder.write(metrics, seed=getattr(unit.config, "seed", None), **about)
