@@ -7,7 +7,7 @@ from test_train import MODEL, images
 import igr
 from igr.lab.gradients import batch_loss, cross_entropy
 from igr.lab.measure import Meter, evaluate
-from igr.lab.models import Model
+from igr.lab.models import Model, mlp
 from igr.lab.train import Engine, unit_range
 
 
@@ -105,9 +105,48 @@ def test_batch_statistics_are_used_for_the_gradient_only_where_asked():
     engine = Engine(model, data, 8)
     stack = engine.init([0])
     logits = MODEL.apply(jax.tree.map(lambda leaf: leaf[0], stack.params), (), unit_range(data.x, data.scale), True)[0]
-    for asked, factor in ((False, 1), (True, 2)):
-        meter = Meter(engine, data, batch_statistics=asked)
+    for statistics, factor in (("running", 1), ("batch", 2)):
+        meter = Meter(engine, data, statistics=statistics)
         expected = float(cross_entropy(factor * logits, data.y).mean())
         assert float(meter.full(stack.params, stack.state)["loss"][0]) == pytest.approx(expected, rel=1e-5)
         evaluated = float(cross_entropy(logits, data.y).mean())
         assert float(meter.watch(stack.params, stack.state)["test_loss"][0]) == pytest.approx(evaluated, rel=1e-5)
+
+
+def test_the_mean_of_squared_batch_gradients_is_another_average(getkey):
+    """50 images in batches of at most 20 are 17, 17 and 16: as equal as can be, and each counts by its images."""
+    data = images()
+    params, _ = MODEL.init(getkey())
+    measured = jax.jit(evaluate(MODEL, data.scale, batch=20, average="square"))(params, (), data.x, data.y)
+    parts = [slice(0, 17), slice(17, 34), slice(34, 50)]
+    squares = [igr.regularizer(mean_loss(data._replace(x=data.x[s], y=data.y[s])))(params) for s in parts]
+    expected = np.average(np.array(squares), weights=[17, 17, 16])
+    assert float(measured["r_ig"]) == pytest.approx(expected, rel=1e-5)
+    assert float(measured["slope"]) == pytest.approx(np.sqrt(expected * igr.num_params(params)), rel=1e-5)
+    assert float(measured["loss"]) == pytest.approx(float(mean_loss(data)(params)), rel=1e-5)
+    assert expected > 1.1 * float(igr.regularizer(mean_loss(data))(params))
+
+
+def test_r_ig_may_be_measured_on_the_first_images_alone(getkey):
+    data, some = images(), slice(0, 20)
+    engine = Engine(MODEL, data, 8)
+    stack = engine.init([0])
+    full = Meter(engine, data, images=20).full(stack.params, stack.state)
+    loss = mean_loss(data._replace(x=data.x[some], y=data.y[some]))
+    params = jax.tree.map(lambda leaf: leaf[0], stack.params)
+    assert float(full["r_ig"][0]) == pytest.approx(float(igr.regularizer(loss)(params)), rel=1e-4)
+    assert float(full["test_r_ig"][0]) == pytest.approx(float(igr.regularizer(mean_loss(data))(params)), rel=1e-4)
+    assert float(full["r_ig"][0]) != pytest.approx(float(full["test_r_ig"][0]), rel=1e-2)
+
+
+def test_gradients_come_from_the_float32_model_and_accuracies_from_the_trained_one():
+    data = images()
+    low, exact = (mlp(12, depth=2, inputs=16, classes=3, compute=c) for c in ("bfloat16", "float32"))
+    engine = Engine(low, data, 8, precision="bfloat16")
+    stack = engine.init([0])
+    full = Meter(engine, data, model=exact).full(stack.params, stack.state)
+    reference = Meter(Engine(exact, data, 8), data).full(stack.params, stack.state)
+    for name in ("loss", "r_ig", "slope", "test_r_ig"):
+        assert float(full[name][0]) == pytest.approx(float(reference[name][0]), rel=1e-6)
+    rounded = abs(float(full["test_loss"][0]) / float(reference["test_loss"][0]) - 1)
+    assert 1e-6 < rounded < 1e-2

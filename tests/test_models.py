@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from igr.lab.models import fan_in_normal, he_normal, mlp, resnet18
+from igr.lab.models import fan_in_normal, mlp, resnet18
 
 
 def count(tree):
@@ -99,8 +99,13 @@ def test_initial_scales(getkey):
     w = fan_in_normal(getkey(), (400, 500))
     assert abs(float(w.std()) * 20 / 0.87962566 - 1) < 0.01  # the truncation's variance is not corrected for
     assert float(jnp.abs(w).max()) <= 2 / 20
-    assert abs(float(he_normal(getkey(), (3, 3, 50, 500)).std()) / np.sqrt(2 / 450) - 1) < 0.01
-    assert not resnet18(width=2, init="haiku").init(getkey())[0]["head"]["w"].any()
+    for init, factor in (("he", np.sqrt(2)), ("haiku", 0.87962566)):
+        params, _ = resnet18(width=16, init=init).init(getkey())
+        for kernel in (params["blocks"][-1]["conv2"]["w"], params["blocks"][6]["conv1"]["w"]):
+            fan_in = np.prod(kernel.shape[:-1])
+            assert abs(float(kernel.std()) * np.sqrt(fan_in) / factor - 1) < 0.02
+        assert abs(np.corrcoef(kernel.ravel(), params["blocks"][6]["conv2"]["w"].ravel()[: kernel.size])[0, 1]) < 0.02
+        assert params["head"]["w"].any() == (init == "he")
 
 
 @pytest.mark.parametrize(("name", "function"), [("relu", jax.nn.relu), ("tanh", jnp.tanh), ("gelu", jax.nn.gelu)])
@@ -129,3 +134,10 @@ def test_mlp_is_what_it_says(getkey, name, function):
 def test_bad_choices_are_refused_in_one_sentence(make):
     with pytest.raises(ValueError, match=r"unknown|needs positive"):
         make()
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 3), (2, 8, 8, 1)])
+def test_resnet18_refuses_what_is_not_its_images(shape):
+    params, state = shapes(resnet18(width=2))
+    with pytest.raises(ValueError, match=r"takes images \(n, height, width, 3\), but x has shape"):
+        resnet18(width=2).apply(params, state, jnp.zeros(shape, jnp.float32), True)

@@ -11,7 +11,7 @@ import pytest
 
 import igr
 import igr.lab.train
-from igr.lab.gradients import batch_loss, cross_entropy
+from igr.lab.gradients import batch_loss, cross_entropy, sam
 from igr.lab.models import Model, mlp
 from igr.lab.train import Engine, Images
 
@@ -124,6 +124,61 @@ def test_every_method_of_the_penalty_trains_on_the_penalized_loss(method, batch)
     assert not np.allclose(replica(stack, 0).params[0]["w"], replica(stack, 1).params[0]["w"], atol=1e-5)
 
 
+@pytest.mark.parametrize("batch", [8, 0])
+def test_sam_descends_the_gradient_at_the_perturbed_parameters(batch):
+    data, rhos = images(), [0.05, 0.3]
+    stack = train([0.1, 0.1], mus=rhos, steps=2, batch=batch, method="sam", precision="highest")
+    for i, rho in enumerate(rhos):
+        params, _ = MODEL.init(jax.random.fold_in(jax.random.key(0), 0))
+        for _, index in zip(range(2), batches(0, 2), strict=False):
+            some = jnp.asarray(index) if batch else jnp.arange(50)
+            x = data.x[some].astype(jnp.float32) * np.float32(1 / 255)
+            gradient = jax.jit(jax.grad(lambda p, x=x, y=data.y[some]: batch_loss(MODEL)(p, (), x, y)[0]))
+            g = gradient(params)
+            scale = np.float32(rho) / jnp.sqrt(igr.squared_norm(g))
+            grads = gradient(jax.tree.map(lambda p, d, s=scale: p + s * d, params, g))
+            params = jax.tree.map(lambda p, g: p - np.float32(0.1) * g, params, grads)
+        close(replica(stack, i).params, params, rtol=1e-4, atol=1e-6)
+    assert not np.allclose(replica(stack, 0).params[0]["w"], replica(stack, 1).params[0]["w"], atol=1e-5)
+
+
+def test_sam_stands_still_where_the_gradient_is_zero():
+    value, grads = sam(lambda x: (x**2).sum(), 0.5)(jnp.zeros(2))
+    assert float(value) == 0
+    assert grads.tolist() == [0, 0]
+
+
+def test_a_penalty_at_some_steps_is_as_much_stronger_there():
+    """With k = 3 and a warm-up of 4 it acts at steps 6 and 9 of 11, at three times mu."""
+    settings = {"method": "exact", "precision": "highest", "in_turn": True}
+    some = train([0.1, 0.1], mus=[0.0, 0.2], steps=11, every=3, warm_up=4, **settings)
+    engine = engine_of(MODEL, 8, 2, igr.lab.train.FULL_BATCH_CHUNK, **settings)
+    stack = engine.init([0, 0])
+    for step in range(11):
+        mus = [0.0, 3 * 0.2 if step in (6, 9) else 0.0]
+        stack = engine.advance(stack, engine.rates([0.1, 0.1], mus), [0, 0], step, step + 1)
+    close(some, stack, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(some.params[0]["w"][0], some.params[0]["w"][1], atol=1e-5)
+
+
+def test_replicas_in_turn_are_those_side_by_side():
+    settings = {"mus": [0.0, 0.2, 0.1], "seeds": [0, 1, 1], "method": "exact", "precision": "highest"}
+    together, apart = (train([0.1, 0.2, 0.2], in_turn=way, **settings) for way in (False, True))
+    close(together, apart)
+    alone = train([0.2], mus=[0.2], seeds=[1], method="exact", precision="highest", in_turn=True)
+    close(replica(apart, 1), replica(alone, 0))
+
+
+def test_in_turn_a_plain_step_does_not_compute_the_penalty():
+    """The branch is a branch: vmapped it would be a choice between two results, both computed."""
+    for in_turn in (False, True):
+        engine = Engine(MODEL, images(), 8, "forward", replicas=2, in_turn=in_turn)
+        order, zero = jnp.zeros((2, 50), jnp.int32), np.int32(0)
+        arguments = (engine.init([0, 1]), engine.rates([0.1] * 2, [0.1] * 2), jnp.zeros(2, jnp.uint32), order)
+        jaxpr = str(jax.make_jaxpr(engine._program(1))(*arguments, engine.data.x, engine.data.y, zero, zero))
+        assert ("cond[" in jaxpr) == in_turn
+
+
 def test_a_diverging_replica_is_marked_and_changes_nothing_in_the_others():
     model = mlp(12, depth=2, inputs=16, classes=3)  # ReLU, as tanh would saturate and stay finite
     healthy = train([0.1, 0.1, 0.1], seeds=[0, 1, 2], steps=36, model=model)
@@ -166,6 +221,9 @@ def test_model_state_is_carried():
         ({"batch": 51}, "batch_size must lie in"),
         ({"precision": "half"}, "unknown precision"),
         ({"mus": [1.0]}, "needs a method"),
+        ({"batch": 0, "augment": True}, "is not augmented"),
+        ({"model": mlp(12, inputs=9, classes=3)}, r"cannot take images of shape \(4, 4, 1\)"),
+        ({"model": mlp(12, inputs=16, classes=2)}, r"labels must lie in 0 \.\.\. 1, but they reach from 0 to 2"),
     ],
 )
 def test_bad_settings_are_one_sentence(settings, message):
@@ -196,6 +254,11 @@ def test_eight_devices_give_the_results_of_one(tmp_path):
             results.append([archive[name] for name in archive.files])
     for one, eight in zip(*results, strict=True):
         np.testing.assert_allclose(one, eight, rtol=1e-6, atol=1e-7)
+
+
+def test_a_batch_needs_a_label_for_each_image():
+    with pytest.raises(ValueError, match="it has 3 images and 2 labels"):
+        batch_loss(MODEL)(None, (), jnp.zeros((3, 4, 4, 1)), jnp.zeros(2, jnp.int32))
 
 
 def test_cross_entropy_is_that_of_optax(getkey):

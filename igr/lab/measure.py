@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 import igr
 from igr.lab.gradients import cross_entropy
 from igr.lab.models import Model
-from igr.lab.train import EVERYWHERE, REPLICAS, Engine, Images
+from igr.lab.train import EVERYWHERE, REPLICAS, Engine, Images, check_images, matmul_precision
 
 BATCH = 1000  # images at a time; enough to fill a GPU with a few replicas, small enough for a stack of wide networks
 
@@ -25,12 +25,19 @@ Columns = dict[str, Array]
 
 
 def evaluate(
-    model: Model, scale: float, gradient: bool = True, batch_statistics: bool = False, batch: int = BATCH
+    model: Model,
+    scale: float,
+    gradient: bool = True,
+    batch_statistics: bool = False,
+    batch: int = BATCH,
+    average: str = "gradient",
+    precision: str = "highest",
 ) -> Callable[..., Columns]:
     """`measure(params, state, x, y)`: loss and accuracy of one replica on a data set, with `gradient` also r_ig, slope.
 
-    `batch_statistics` lets batch norm use the statistics of each batch of `batch` images (training mode) instead of
-    the running ones; a model without state does not care.
+    `batch_statistics` lets batch norm use the statistics of each batch (training mode) instead of the running ones; a
+    model without state does not care. Batches have `batch` images at most and are as equal as can be, so that no batch
+    has the statistics of a few images. With `average` "square", r_ig is the mean of |gradient of a batch|^2 / m.
     """
 
     def total(params: Any, state: Any, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
@@ -40,25 +47,28 @@ def evaluate(
 
     def measure(params: Any, state: Any, x: Array, y: Array) -> Columns:
         n = len(y)
-        size = min(batch, n)
+        size = -(-n // -(-n // batch))
         data = Images(x, y, scale)
 
         def add(carry: Any, first: Array) -> tuple[Any, None]:
             index = first + jnp.arange(size, dtype=jnp.int32)
             weight = (index < n).astype(jnp.float32) * np.float32(1 / n)  # the last batch may reach past the end
             images = (*data.pick(jnp.minimum(index, n - 1)), weight)
-            if gradient:
-                (loss, hits), grads = jax.value_and_grad(total, has_aux=True)(params, state, *images)
-                return jax.tree.map(jnp.add, carry, (loss, hits, grads)), None
-            return jax.tree.map(jnp.add, carry, total(params, state, *images)), None
+            if not gradient:
+                return jax.tree.map(jnp.add, carry, total(params, state, *images)), None
+            (loss, hits), grads = jax.value_and_grad(total, has_aux=True)(params, state, *images)
+            if average == "square":  # the batch's mean has the gradient grads / share, and counts by its share
+                grads = igr.squared_norm(grads) / weight.sum()
+            return jax.tree.map(jnp.add, carry, (loss, hits, grads)), None
 
         zero = (jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32))
-        start = (*zero, jax.tree.map(jnp.zeros_like, params)) if gradient else zero
-        with jax.default_matmul_precision("highest"):
-            sums, _ = jax.lax.scan(add, start, jnp.arange(0, n, size, dtype=jnp.int32))
+        if gradient:
+            zero = (*zero, zero[0] if average == "square" else jax.tree.map(jnp.zeros_like, params))
+        with matmul_precision(precision):
+            sums, _ = jax.lax.scan(add, zero, jnp.arange(0, n, size, dtype=jnp.int32))
         columns = {"loss": sums[0], "accuracy": sums[1].astype(jnp.float32) / np.float32(n)}
         if gradient:
-            norm2 = igr.squared_norm(sums[2])
+            norm2 = sums[2] if average == "square" else igr.squared_norm(sums[2])
             columns |= {"r_ig": norm2 / np.float32(igr.num_params(params)), "slope": jnp.sqrt(norm2)}
         bad = ~jnp.isfinite(sums[0])
         return {name: jnp.where(bad, jnp.full((), jnp.nan, jnp.float32), v) for name, v in columns.items()}
@@ -67,27 +77,46 @@ def evaluate(
 
 
 class Meter:
-    """Measures stacks of an engine on its training set, on a test set and on a validation set where there is one."""
+    """Measures stacks of an engine on its training set, on a test set and on a validation set where there is one.
 
-    def __init__(self, engine: Engine, test: Images, validation: Images | None = None, batch_statistics: bool = False):
+    What is on the training set, and R_IG everywhere, comes from a pass with gradients in float32: by `model`, which is
+    the engine's computed in float32 (or the engine's own), with batch norm using batch or running `statistics`, the
+    `average` over batches of at most `batch` images, on the first `images` of the training set (0 is all). Accuracies
+    and losses of test and validation come from a cheap pass by the engine's own model with running statistics, the
+    same at every point.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        test: Images,
+        validation: Images | None = None,
+        model: Model | None = None,
+        statistics: str = "batch",
+        average: str = "gradient",
+        images: int = 0,
+        batch: int = BATCH,
+    ):
         self.engine = engine
-        self._model, self._scale, self._batch_statistics = engine.model, engine.data.scale, batch_statistics
-        self._sets = {"train": engine.data, "test": test} | ({"validation": validation} if validation else {})
+        train = Images(engine.data.x[:images], engine.data.y[:images], engine.data.scale) if images else engine.data
+        sets = {"train": train, "test": test} | ({"validation": validation} if validation else {})
+        for each in sets.values():
+            check_images(engine.model, each)
         put = jax.sharding.NamedSharding(engine.mesh, EVERYWHERE)
-        self._sets = {k: v.put(put) for k, v in self._sets.items()}
+        self._sets = {k: v.put(put) for k, v in sets.items()}
+        scale, precision = engine.data.scale, "default" if engine.precision == "bfloat16" else "highest"
+        self._measures = {
+            True: evaluate(model or engine.model, scale, True, statistics == "batch", batch, average),
+            False: evaluate(engine.model, scale, False, False, batch, precision=precision),
+        }
         specs = (REPLICAS, REPLICAS, EVERYWHERE, EVERYWHERE)
         self._passes = {
-            gradient: engine.sharded(
-                jax.vmap(
-                    evaluate(engine.model, self._scale, gradient, batch_statistics and gradient),
-                    in_axes=(0, 0, None, None),
-                ),
-                specs,
-            )
-            for gradient in (False, True)
+            gradient: engine.sharded(engine.spread(measure, 2), specs) for gradient, measure in self._measures.items()
         }
-        norms = jax.vmap(lambda params: jnp.sqrt(igr.squared_norm(params)))
-        self._norm = engine.sharded(norms, (REPLICAS,))
+        state = jax.eval_shape(engine.model.init, jax.random.key(0))[1]
+        self._alike = model is None and not jax.tree.leaves(state)  # both passes see the same function
+        norm = engine.spread(lambda params: jnp.sqrt(igr.squared_norm(params)), 1)
+        self._norm = engine.sharded(norm, (REPLICAS,))
 
     def _on(self, split: str, params: Any, state: Any, gradient: bool) -> Columns:
         data = self._sets[split]
@@ -97,15 +126,16 @@ class Meter:
 
     def watch(self, params: Any, state: Any) -> Columns:
         """The cheap part, without gradients and without the training set: test (and validation) loss and accuracy."""
-        return {
-            k: v for split in self._sets if split != "train" for k, v in self._on(split, params, state, False).items()
-        }
+        return self._cheap(["test", "validation"], params, state)
+
+    def _cheap(self, splits: Sequence[str], params: Any, state: Any) -> Columns:
+        some = [split for split in splits if split in self._sets]
+        return {k: v for split in some for k, v in self._on(split, params, state, False).items()}
 
     def full(self, params: Any, state: Any) -> Columns:
         """Everything: loss, accuracy, r_ig and slope on the training and test set, and the norm of the parameters."""
         columns = self._on("train", params, state, True) | self._on("test", params, state, True)
-        if "validation" in self._sets:
-            columns |= self._on("validation", params, state, False)
+        columns |= self._cheap(["validation"] if self._alike else ["test", "validation"], params, state)
         return columns | {"param_norm": self._norm(params)}
 
     def noise(
@@ -116,16 +146,15 @@ class Meter:
         Realization k draws from the same key at every sigma and for every replica, so that curves differ by sigma and
         by network, not by luck.
         """
-        measure = evaluate(self._model, self._scale, gradient, self._batch_statistics and gradient)
 
         def curve(params: Any, state: Any, x: Array, y: Array, keys: Any, sigma: Float[Array, ""]) -> Columns:
             def one(key: Any) -> Columns:
-                return measure(igr.perturb(key, params, sigma), state, x, y)
+                return self._measures[gradient](igr.perturb(key, params, sigma), state, x, y)
 
             return jax.lax.map(one, keys)
 
         specs = (REPLICAS, REPLICAS, EVERYWHERE, EVERYWHERE, EVERYWHERE, EVERYWHERE)
-        program = self.engine.sharded(jax.vmap(curve, in_axes=(0, 0, None, None, None, None)), specs)
+        program = self.engine.sharded(self.engine.spread(curve, 2), specs)
         keys = jax.random.split(jax.random.key(seed), realizations)
         data, rows = self._sets[split], []
         for sigma in sigmas:

@@ -46,13 +46,15 @@ def fan_in_normal(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..
     Haiku does not rescale for the variance lost to the truncation and neither does this: the standard deviation of an
     entry is 0.8796 / sqrt(fan in). The fan in is the product of all axes of `shape` but the last.
     """
-    scale = np.float32(1 / np.sqrt(np.prod(shape[:-1])))
-    return scale * jax.random.truncated_normal(key, -2, 2, shape, jnp.float32)
+    return _fan_in_scale(shape) * _truncated(key, shape, jnp.float32)
 
 
-def he_normal(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
-    """A normal of variance 2 / fan in (He et al. 2015), which keeps the scale of activations through ReLU layers."""
-    return np.float32(np.sqrt(2 / np.prod(shape[:-1]))) * jax.random.normal(key, shape, jnp.float32)
+def _truncated(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
+    return jax.random.truncated_normal(key, -2, 2, shape, dtype)
+
+
+def _fan_in_scale(shape: tuple[int, ...], gain: float = 1) -> np.float32:
+    return np.float32(np.sqrt(gain) / np.sqrt(np.prod(shape[:-1])))
 
 
 def mlp(
@@ -118,25 +120,25 @@ def resnet18(
     stride 2 on even sizes pads at the end only, as Haiku and TensorFlow do and PyTorch does not.
 
     `compute` is the dtype of convolutions and activations; parameters, statistics and logits are float32 always.
-    `init` is "he" (He normal, head by `fan_in_normal`) or "haiku" (`fan_in_normal`, head zero, so the loss starts at
-    log(classes)).
+    `init` is "he" (a normal of variance 2 / fan in, He et al. 2015, which keeps the scale of activations through ReLU
+    layers; head by `fan_in_normal`) or "haiku" (`fan_in_normal`, head zero, so the loss starts at log(classes)).
     """
     dtype = _pick(DTYPES, compute, "compute dtype")
-    draw = _pick({"he": he_normal, "haiku": fan_in_normal}, init, "initialization")
-    kernel, stem_stride = _pick({"3x3": (3, 1), "7x7": (7, 2)}, stem, "stem")
+    draw, gain = _pick({"he": (jax.random.normal, 2), "haiku": (_truncated, 1)}, init, "initialization")
+    stem_size, stem_stride = _pick({"3x3": (3, 1), "7x7": (7, 2)}, stem, "stem")
     plan = [(width * 2**i, 2 if i and not j else 1) for i in range(4) for j in range(2)]  # (features, stride) a block
 
-    def init_fn(key: PRNGKeyArray) -> tuple[Any, Any]:
-        keys = iter(jax.random.split(key, 3 * len(plan) + 2))
+    def build(kernel: Callable[[tuple[int, ...]], Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The trees of parameters and state, all but the head, with kernels made by `kernel(shape)`."""
 
         def unit(size: int, before: int, after: int) -> tuple[Any, Any]:
             ones, zeros = jnp.ones(after, jnp.float32), jnp.zeros(after, jnp.float32)
-            params = {"w": draw(next(keys), (size, size, before, after)), "scale": ones, "offset": zeros}
+            params = {"w": kernel((size, size, before, after)), "scale": ones, "offset": zeros}
             return params, {"mean": zeros, "var": ones}
 
         params: dict[str, Any] = {"blocks": []}
         state: dict[str, Any] = {"blocks": []}
-        params["stem"], state["stem"] = unit(kernel, channels, width)
+        params["stem"], state["stem"] = unit(stem_size, channels, width)
         before = width
         for after, stride in plan:
             units = {"conv1": unit(3, before, after), "conv2": unit(3, after, after)}
@@ -145,7 +147,17 @@ def resnet18(
             params["blocks"].append({name: p for name, (p, _) in units.items()})
             state["blocks"].append({name: s for name, (_, s) in units.items()})
             before = after
-        w = fan_in_normal(next(keys), (before, classes))
+        return params, state
+
+    def init_fn(key: PRNGKeyArray) -> tuple[Any, Any]:
+        shapes: list[tuple[int, ...]] = []
+        build(shapes.append)
+        # One draw for all kernels: a draw for each takes XLA ten times as long to compile.
+        body, head = jax.random.split(key)
+        ends = np.cumsum([np.prod(shape) for shape in shapes])
+        pieces = iter(jnp.split(draw(body, (int(ends[-1]),), jnp.float32), ends[:-1]))
+        params, state = build(lambda shape: _fan_in_scale(shape, gain) * next(pieces).reshape(shape))
+        w = fan_in_normal(head, (8 * width, classes))
         params["head"] = {"w": jnp.zeros_like(w) if init == "haiku" else w, "b": jnp.zeros(classes, jnp.float32)}
         return params, state
 

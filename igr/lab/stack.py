@@ -4,7 +4,7 @@ import functools
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,9 @@ import numpy as np
 
 from igr.lab import data as datasets
 from igr.lab.measure import Meter
+from igr.lab.sweep import Noise, Schedule, Shape, StackRun
 from igr.lab.train import Engine, Images, Stack
-
-if TYPE_CHECKING:
-    from igr.lab.sweep import Shape, StackRun
-    from igr.lab.work import Session
+from igr.lab.work import Session
 
 NOISE_SEED = 2020
 
@@ -42,18 +40,43 @@ def keep_programs() -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _machine(shape: "Shape", replicas: int, folder: str | None) -> tuple[Engine, Meter]:
-    """The compiled programs for stacks of a shape; kept, since the parts of a stack that was cut follow each other."""
+def _engine(shape: Shape, replicas: int, folder: str | None) -> Engine:
+    """What trains stacks of a shape; kept with its compiled programs, since units of one shape follow each other."""
     keep_programs()
-    dataset = _dataset(shape.data, shape.train_images, shape.validation, folder)
-    train, test, held = (
-        Images(jnp.asarray(s.x), jnp.asarray(s.y), dataset.scale) if s is not None else None
-        for s in (dataset.train, dataset.test, dataset.validation)
+    return Engine(
+        shape.build(),
+        _images(shape, folder)["train"],
+        shape.batch_size,
+        shape.method or None,
+        shape.precision,
+        replicas=replicas,
+        augment=shape.augment,
+        every=shape.every,
+        warm_up=shape.warm_up,
     )
-    assert train is not None
-    assert test is not None
-    engine = Engine(shape.build(), train, shape.batch_size, shape.method or None, shape.precision, replicas=replicas)
-    return engine, Meter(engine, test, held, batch_statistics=True)
+
+
+@functools.lru_cache(maxsize=1)
+def _meter(shape: Shape, replicas: int, folder: str | None) -> Meter:
+    """What measures stacks of a shape; kept longer than the engine, since shapes that only train otherwise share it."""
+    images = _images(shape, folder)
+    engine = Engine(shape.build(), images["train"], shape.batch_size, precision=shape.precision, replicas=replicas)
+    exact = shape.build("float32") if shape.precision == "bfloat16" else None
+    return Meter(engine, images["test"], images.get("validation"), exact, **shape.measure.to_dict())
+
+
+def _images(shape: Shape, folder: str | None) -> dict[str, Images]:
+    dataset = _dataset(shape.data, shape.train_images, shape.validation, folder)
+    splits = {"train": dataset.train, "test": dataset.test, "validation": dataset.validation}
+    return {k: Images(jnp.asarray(s.x), jnp.asarray(s.y), dataset.scale) for k, s in splits.items() if s is not None}
+
+
+def machine(shape: Shape, replicas: int) -> tuple[Engine, Meter]:
+    """What trains and what measures stacks of a shape; shapes that follow each other compile what differs alone."""
+    folder = os.environ.get("IGR_DATA_DIR")
+    trains = shape.replace(steps=1, schedule=Schedule(), noise=Noise())  # what is no part of any program
+    measures = trains.replace(method="", every=1, warm_up=0, augment=False)
+    return _engine(trains, replicas, folder), _meter(measures, replicas, folder)
 
 
 class History:
@@ -93,10 +116,10 @@ def _keep_best(best: Any, kept: Any, now: Any, accuracy: jax.Array, step: jax.Ar
     return value, jax.tree.map(choose, kept, now)
 
 
-def compute(run: "StackRun", session: "Session") -> Mapping[str, Any]:
+def compute(run: StackRun, session: Session) -> Mapping[str, Any]:
     """The measurements of a stack: its history, the best and the last parameters' columns, the noise curves."""
     shape = run.shape
-    engine, meter = _machine(shape.replace(steps=1), len(run.seeds), os.environ.get("IGR_DATA_DIR"))
+    engine, meter = machine(shape, len(run.seeds))
     rates = engine.rates(run.learning_rates, run.mus)
     points, full = shape.schedule.points(shape.steps, engine.steps_per_epoch)
 
@@ -129,7 +152,7 @@ def compute(run: "StackRun", session: "Session") -> Mapping[str, Any]:
     return _results(run, meter, stack, best, kept, history, full)
 
 
-def _results(run: "StackRun", meter: Meter, stack: Stack, best: Any, kept: Any, history: History, full: Any) -> Any:
+def _results(run: StackRun, meter: Meter, stack: Stack, best: Any, kept: Any, history: History, full: Any) -> Any:
     params, state = kept
     noise, final = run.shape.noise, jax.device_get(stack.diverged)
     arrays: dict[str, Any] = history.arrays() | {
@@ -156,7 +179,7 @@ def _results(run: "StackRun", meter: Meter, stack: Stack, best: Any, kept: Any, 
     return arrays
 
 
-def _describe(run: "StackRun", history: History, best: Any, speed: float) -> str:
+def _describe(run: StackRun, history: History, best: Any, speed: float) -> str:
     """Steps a second, then a line for each learning rate: loss, R_IG, best test accuracy, means over its replicas."""
     rates, accuracy = np.array(run.learning_rates), jax.device_get(best[0])
     lines = [f"step {history.steps[-1]:,}, {speed:,.0f} steps/s"]

@@ -133,9 +133,9 @@ class Shape(Config):
             what = "random shifts" if self.augment else "batch norm"
             raise ConfigError(f"{what} cannot be had with the full batch, which is computed in pieces: set batch_size.")
 
-    def build(self) -> Model:
-        """The network itself."""
-        compute = "bfloat16" if self.precision == "bfloat16" else "float32"
+    def build(self, compute: str = "") -> Model:
+        """The network itself, computing as `precision` says or in another dtype."""
+        compute = compute or ("bfloat16" if self.precision == "bfloat16" else "float32")
         height, wide, channels = SHAPES[self.data]
         if self.model == "mlp":
             return mlp(self.width, self.depth, self.activation, height * wide * channels, compute=compute)
@@ -226,7 +226,8 @@ def stacks(networks: Iterable[Network], work: float = WORK) -> list[StackRun]:
     """Units of work from trials: one stack for each shape, in the order of first appearance, cut to at most `work`.
 
     Networks without penalty do not pay for those with one: they form a stack of their own. A cut keeps seeds
-    together, so that a unit holds all learning rates of its seeds.
+    together, so that a unit holds all learning rates of its seeds. A ResNet is a unit by itself: replicas of it run in
+    turn anyway, units of one shape share their compiled programs, and small units are easily resumed.
 
     >>> units = stacks(Network(Shape(width=w), h, seed=s) for s in (0, 1) for w in (50, 100) for h in (0.1, 0.5))
     >>> [(unit.shape.width, unit.learning_rates, unit.seeds) for unit in units]
@@ -239,7 +240,7 @@ def stacks(networks: Iterable[Network], work: float = WORK) -> list[StackRun]:
     units = []
     for shape, members in groups.items():
         members = sorted(members, key=lambda each: each.seed)
-        most = max(1, int(work / (shape.num_params * shape.steps)))
+        most = 1 if shape.model == "resnet18" else max(1, int(work / (shape.num_params * shape.steps)))
         parts = -(-len(members) // most)
         for part in np.array_split(np.arange(len(members)), parts):
             some = [members[i] for i in part]

@@ -70,12 +70,12 @@ def check_images(model: Model, data: Images) -> None:
     params, state = jax.eval_shape(model.init, jax.random.key(0))
     x = jax.ShapeDtypeStruct((2, *data.x.shape[1:]), jnp.float32)
     try:
-        logits, _ = jax.eval_shape(lambda *arguments: model.apply(*arguments, True), params, state, x)
+        logits, _ = jax.eval_shape(lambda params, state, x: model.apply(params, state, x, True), params, state, x)
     except (TypeError, ValueError) as error:
         raise ValueError(f"the model cannot take images of shape {data.x.shape[1:]}.") from error
     if len(data.x) != len(data.y):
         raise ValueError(f"there must be a label for each image, but {len(data.x)} images have {len(data.y)} labels.")
-    low, high = (int(f(data.y, initial=0)) for f in (jnp.min, jnp.max))
+    low, high = (int(f(np.asarray(data.y), initial=0)) for f in (np.min, np.max))
     if low < 0 or high >= logits.shape[-1]:
         raise ValueError(f"labels must lie in 0 ... {logits.shape[-1] - 1}, but they reach from {low} to {high}.")
 
@@ -143,6 +143,7 @@ class Engine:
     def spread(self, function: Callable, own: int) -> Callable:
         """A function of one replica as one of the stack: its first `own` arguments have a replica axis, no others."""
 
+        @functools.wraps(function)  # the program's name in profiles
         def stacked(*arguments: Any) -> Any:
             mine, shared = arguments[:own], arguments[own:]
 
@@ -209,8 +210,11 @@ class Engine:
     def _program(self, count: int) -> Any:
         if count not in self._programs:
             specs = (*[REPLICAS] * 4, *[EVERYWHERE] * 4)
-            program = functools.partial(self._steps, count)
-            self._programs[count] = self.sharded(self.spread(program, 4), specs, donate_argnums=(0,))
+
+            def steps(*arguments: Any) -> Stack:
+                return self._steps(count, *arguments)
+
+            self._programs[count] = self.sharded(self.spread(steps, 4), specs, donate_argnums=(0,))
         return self._programs[count]
 
     def _steps(
