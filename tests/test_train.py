@@ -125,6 +125,27 @@ def test_every_method_of_the_penalty_trains_on_the_penalized_loss(method, batch)
 
 
 @pytest.mark.parametrize("batch", [8, 0])
+def test_the_radius_is_that_of_the_forward_difference(batch):
+    """One step by hand, g + 2 mu [grad E(theta + r g/|g|) - g] |g| / r; another radius is another step."""
+    data, mu, radius = images(), 0.2, 0.5
+    near, far = (
+        train([0.1], mus=[mu], steps=1, batch=batch, method="forward", precision="highest", radius=r).params
+        for r in (radius, 2 * radius)
+    )
+    params, _ = MODEL.init(jax.random.fold_in(jax.random.key(0), 0))
+    some = jnp.asarray(next(iter(batches(0, 1)))) if batch else jnp.arange(50)
+    x = data.x[some].astype(jnp.float32) * np.float32(1 / 255)
+    gradient = jax.jit(jax.grad(lambda p: batch_loss(MODEL)(p, (), x, data.y[some])[0]))
+    g = gradient(params)
+    eps = np.float32(radius) / jnp.sqrt(igr.squared_norm(g))
+    ahead = gradient(jax.tree.map(lambda p, d: p + eps * d, params, g))
+    step = jax.tree.map(lambda d, a: d + np.float32(2 * mu) / eps * (a - d), g, ahead)
+    expected = jax.tree.map(lambda p, d: (p - np.float32(0.1) * d)[None], params, step)
+    close(near, expected, rtol=1e-4, atol=1e-6)
+    assert not np.allclose(far[0]["w"], expected[0]["w"], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch", [8, 0])
 def test_sam_descends_the_gradient_at_the_perturbed_parameters(batch):
     data, rhos = images(), [0.05, 0.3]
     stack = train([0.1, 0.1], mus=rhos, steps=2, batch=batch, method="sam", precision="highest")

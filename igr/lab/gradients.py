@@ -36,14 +36,14 @@ def batch_loss(model: Model) -> Callable[..., tuple[Array, Any]]:
 
 
 def value_and_grad(
-    loss: Callable, method: str | None, mu: Any, has_aux: bool = False
+    loss: Callable, method: str | None, mu: Any, has_aux: bool = False, radius: float | None = None
 ) -> Callable[..., tuple[Any, Any]]:
     """The value of a loss and what to descend: by a method of `igr.value_and_grad`, by "sam", or plainly for None."""
     if method is None:
         return jax.value_and_grad(loss, has_aux=has_aux)
     if method == "sam":
         return sam(loss, mu, has_aux)
-    return igr.value_and_grad(loss, mu, method, has_aux=has_aux)  # pyright: ignore[reportArgumentType]
+    return igr.value_and_grad(loss, mu, method, has_aux, radius=radius)  # pyright: ignore[reportArgumentType]
 
 
 def sam(loss: Callable, rho: Any, has_aux: bool = False) -> Callable[..., Any]:

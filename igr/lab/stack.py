@@ -53,6 +53,7 @@ def _engine(shape: Shape, replicas: int, folder: str | None) -> Engine:
         augment=shape.augment,
         every=shape.every,
         warm_up=shape.warm_up,
+        radius=shape.radius,
     )
 
 
@@ -75,7 +76,7 @@ def machine(shape: Shape, replicas: int) -> tuple[Engine, Meter]:
     """What trains and what measures stacks of a shape; shapes that follow each other compile what differs alone."""
     folder = os.environ.get("IGR_DATA_DIR")
     trains = shape.replace(steps=1, schedule=Schedule(), noise=Noise())  # what is no part of any program
-    measures = trains.replace(method="", every=1, warm_up=0, augment=False)
+    measures = trains.replace(method="", every=1, warm_up=0, augment=False, radius=0)
     return _engine(trains, replicas, folder), _meter(measures, replicas, folder)
 
 

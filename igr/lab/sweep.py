@@ -118,6 +118,7 @@ class Shape(Config):
     every: int = option("apply the penalty at every so many-th step, so many times as strong", 1, later=True)
     warm_up: int = option("steps without penalty at the start", 0, later=True)
     measure: Measure = option("how R_IG is measured", default_factory=Measure, later=True)  # noqa: RUF009
+    radius: float = option("length of the step of forward and central differences; 0 is the default", 0.0, later=True)
 
     def check(self) -> None:
         """Names are known, sizes are positive, and what is asked for goes together."""
@@ -129,6 +130,8 @@ class Shape(Config):
             raise ConfigError("every must be at least 1, and warm_up must not be negative.")
         if (self.every, self.warm_up) != (1, 0) and self.method not in PENALTIES:
             raise ConfigError("every and warm_up need a penalty: set method to exact, forward or central.")
+        if self.radius < 0 or (self.radius and self.method not in ("forward", "central")):
+            raise ConfigError("radius must not be negative, and only forward and central differences have one.")
         if not self.batch_size and (self.augment or self.model == "resnet18"):
             what = "random shifts" if self.augment else "batch norm"
             raise ConfigError(f"{what} cannot be had with the full batch, which is computed in pieces: set batch_size.")
@@ -188,6 +191,7 @@ class StackRun(Trial):
             net += "" if getattr(s, name) == usual else f" {getattr(s, name)}"
         parts = [net, f"batch {s.batch_size}" if s.batch_size else "full batch"]
         parts += [s.method] if s.method else []
+        parts += [f"radius {s.radius:g}"] if s.radius else []
         parts += [f"every {s.every} steps"] if s.every > 1 else []
         parts += [f"warm-up {s.warm_up}"] if s.warm_up else []
         parts += ["augmented"] if s.augment else []
@@ -235,7 +239,7 @@ def stacks(networks: Iterable[Network], work: float = WORK) -> list[StackRun]:
     """
     groups: dict[Shape, list[Network]] = {}
     for network in networks:
-        shape = network.shape if network.mu else network.shape.replace(method="", every=1, warm_up=0)
+        shape = network.shape if network.mu else network.shape.replace(method="", every=1, warm_up=0, radius=0)
         groups.setdefault(shape, []).append(network)
     units = []
     for shape, members in groups.items():

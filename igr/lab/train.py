@@ -92,7 +92,8 @@ class Engine:
     of `igr.value_and_grad` for the gradient of E + mu |grad E|^2, or "sam" with mu as its radius. `precision` is that
     of the training's matrix products; measurements have their own. `unroll` is the scan's: steps compiled as one loop
     body. `augment` shifts and mirrors the images of each batch at random. `in_turn` trains the replicas of a device one
-    after the other instead of side by side; by default the model says so.
+    after the other instead of side by side; by default the model says so. `radius` is that of the finite differences
+    of `igr.value_and_grad`, 0 their default.
 
     With `every` = k and `warm_up` = w the penalty acts at some steps only, where it is as much stronger,
 
@@ -115,6 +116,7 @@ class Engine:
         every: int = 1,
         warm_up: int = 0,
         in_turn: bool | None = None,
+        radius: float = 0.0,
     ):
         if precision not in PRECISIONS:
             raise ValueError(f"unknown precision {precision!r}: choose one of {', '.join(PRECISIONS)}.")
@@ -125,6 +127,7 @@ class Engine:
         check_images(model, data)
         self.model, self.batch_size, self.method, self.precision = model, batch_size, method, precision
         self.size, self.unroll, self.augment, self.every, self.warm_up = len(data.y), unroll, augment, every, warm_up
+        self.radius = radius or None
         self.in_turn = model.in_turn if in_turn is None else in_turn
         self.steps_per_epoch = self.size // batch_size if batch_size else 1
         devices = list(devices or jax.devices())
@@ -262,7 +265,9 @@ class Engine:
         loss = batch_loss(self.model)
 
         def batch(params: Any, state: Any, mu: Array, x: Array, y: Array) -> tuple[Array, Any, Any]:
-            (value, new), grads = value_and_grad(loss, self.method, mu, has_aux=True)(params, state, x, y)
+            (value, new), grads = value_and_grad(loss, self.method, mu, has_aux=True, radius=self.radius)(
+                params, state, x, y
+            )
             return value, new, grads
 
         def whole(params: Any, state: Any, mu: Array, x: Array, y: Array) -> tuple[Array, Any, Any]:
@@ -272,7 +277,8 @@ class Engine:
             def chunk_loss(params: Any, x: Array, y: Array) -> Array:
                 return loss(params, state, unit_range(x, self.data.scale), y)[0]
 
-            value, grads = value_and_grad(igr.full_batch(chunk_loss, FULL_BATCH_CHUNK), self.method, mu)(params, x, y)
+            mean = igr.full_batch(chunk_loss, FULL_BATCH_CHUNK)
+            value, grads = value_and_grad(mean, self.method, mu, radius=self.radius)(params, x, y)
             return value, state, grads
 
         return batch if self.batch_size else whole
