@@ -32,8 +32,9 @@ from igr.lab.files import StoreError
 from igr.lab.findings import Verdict
 from igr.lab.flags import command_of, split
 from igr.lab.plan import announce, prepare
+from igr.lab.rounds import decides, rounds
 from igr.lab.store import DamageWarning, Store
-from igr.lab.work import run_units
+from igr.lab.work import Unit, run_units
 
 OUT = "out"
 
@@ -209,19 +210,38 @@ def _run(name: str, options: RunOptions, own: Config | None) -> None:
 
 
 def _compute(name: str, options: RunOptions, own: Config | None) -> bool:
-    """Run an experiment's units with a progress display; False where one failed."""
-    module, store = load(name), Store(options.out)
-    units = module.trials(options.scale, own) if own is not None else module.trials(options.scale)
+    """Run an experiment's units, then those that they decide; False where one failed."""
+    store, console = Store(options.out), Console(stderr=True)
     store.require_writable()
-    about = {"scale": options.scale.value, "options": own.to_dict() if own else {}}
-    store.write_index(name, [unit.config for unit in units], **about)
-    chosen = [unit for unit in units if options.only in unit.label]
-    if not chosen:
-        raise ConfigError(f"No unit of {name} has {options.only!r} in its description, as {units[0].label!r} would be.")
     if options.data_dir:
         os.environ["IGR_DATA_DIR"] = options.data_dir
+    trials, later = _index(store, name, options, own)
+    if not any(options.only in unit.label for unit in trials + later):
+        label = trials[0].label
+        raise ConfigError(f"No unit of {name} has {options.only!r} in its description, as {label!r} would be.")
+    done = _work(store, name, trials, options, console)
+    if decides(name):
+        _, later = _index(store, name, options, own)
+        if not later:
+            console.print(f"{name}: what follows from these units is decided when more are finished.", highlight=False)
+        done = _work(store, name, later, options, console) and done
+    return done
+
+
+def _index(store: Store, name: str, options: RunOptions, own: Config | None) -> tuple[list[Unit], list[Unit]]:
+    """The units of both rounds as far as they are decided, noted as those the report is about."""
+    trials, later = rounds(store, name, options.scale, own)
+    about = {"scale": options.scale.value, "options": own.to_dict() if own else {}}
+    store.write_index(name, [unit.config for unit in trials + later], **about)
+    return trials, later
+
+
+def _work(store: Store, name: str, units: list[Unit], options: RunOptions, console: Console) -> bool:
+    """Compute the units that are asked for, with a progress display; False where one failed."""
+    chosen = [unit for unit in units if options.only in unit.label]
+    if not chosen:
+        return True
     prepare(store, name, chosen, options.data_dir)
-    console = Console(stderr=True)
     with Display(console, name, len(chosen)) as display:
         try:
             outcome = run_units(store, name, chosen, options.jobs, display)

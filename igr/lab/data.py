@@ -24,6 +24,7 @@ from igr.lab.config import ConfigError
 from igr.lab.files import reason, write_atomically
 
 SHAPES = {"digits": (8, 8, 1), "mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
+SIZES = {"digits": (1437, 360), "mnist": (60_000, 10_000), "cifar10": (50_000, 10_000)}  # training, test
 NAMES = tuple(SHAPES)
 TIMEOUT = 30.0  # seconds without a byte, after which a mirror is given up
 

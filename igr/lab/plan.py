@@ -13,6 +13,7 @@ import functools
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,15 @@ import jax
 import jax.numpy as jnp
 
 from igr.lab.config import Scale
-from igr.lab.data import CIFAR10, MNIST
+from igr.lab.data import CIFAR10, MNIST, SIZES
 from igr.lab.data import load as load_data
-from igr.lab.experiments import load
 from igr.lab.provenance import surroundings
+from igr.lab.rounds import decides, rounds
 from igr.lab.store import Store, shipped
 from igr.lab.sweep import StackRun
 from igr.lab.work import Unit
 
 EFFICIENCY, OVERHEAD, COMPILE = 0.3, 3e-5, 8.0  # of the device's speeds; seconds a step; seconds a stack
-IMAGES = {"digits": (1437, 360), "mnist": (60_000, 10_000), "cifar10": (50_000, 10_000)}
 DOWNLOADS = {"mnist": (MNIST, 11), "cifar10": (CIFAR10, 162)}  # megabytes
 
 
@@ -83,9 +83,9 @@ def duration(seconds: float) -> str:
 
 def announce(store: Store, scale: Scale, names: Iterable[str], data_dir: str = "") -> list[str]:
     """What is going to happen, a line for each experiment, and what to do where there is no GPU and one is wanted."""
-    plans = [plan(store, name, load(name).trials(scale), data_dir, shipped()) for name in names]
+    plans = [plan(store, name, [*chain(*rounds(store, name, scale))], data_dir, shipped()) for name in names]
     device, seconds = surroundings()["device"], sum(each.seconds for each in plans)
-    lines = [f"Scale {scale} on {device}, roughly:", *(f"  {each.sentence()}" for each in plans)]
+    lines = [f"Scale {scale} on {device}, roughly:", *(f"  {each.sentence()}{_more(each)}" for each in plans)]
     if len(plans) > 1 and seconds:
         lines.append(f"  together about {duration(seconds)}")
     if scale is Scale.PAPER and jax.default_backend() == "cpu" and any(each.networks for each in plans):
@@ -94,6 +94,10 @@ def announce(store: Store, scale: Scale, names: Iterable[str], data_dir: str = "
             "NVIDIA GPU, `pip install 'jax[cuda13]'` lets JAX use it. Stop with Ctrl-C: what is finished is kept."
         )
     return lines
+
+
+def _more(each: Plan) -> str:
+    return "; what these find decides more" if each.stored < each.units and decides(each.experiment) else ""
 
 
 def plan(store: Store, experiment: str, units: Sequence[Unit], data_dir: str = "", known: Store | None = None) -> Plan:
@@ -127,7 +131,7 @@ def guess(unit: Unit, speed: Speed) -> float:
     if not isinstance(unit, StackRun):
         return 1.0
     shape = unit.shape
-    images, tests = IMAGES[shape.data]
+    images, tests = SIZES[shape.data]
     images = shape.train_images or images
     batch = shape.batch_size or images
     weights = float(shape.num_params) * len(unit.seeds) * (3 if any(unit.mus) else 1)

@@ -8,6 +8,7 @@ and, which the paper does not have, tanh and GELU beside ReLU.
 from dataclasses import dataclass
 
 from igr.lab.config import Config, ConfigError, Scale, option
+from igr.lab.data import SIZES
 from igr.lab.experiments.mlp_captions import CAPTIONS as CAPTIONS
 from igr.lab.experiments.mlp_figures import figures as figures
 from igr.lab.experiments.mlp_findings import findings as findings
@@ -95,4 +96,4 @@ def trials(scale: Scale, options: Options | None = None) -> list[StackRun]:
 
 
 def _images(grid: Grid) -> int:
-    return grid.train_images or {"digits": 1437, "mnist": 60_000}[grid.data]
+    return grid.train_images or SIZES[grid.data][0]
