@@ -50,7 +50,10 @@ def panels(runs: Table, quantities: list[Quantity], what: str, physical: bool = 
             axes.plot(x, y, lw=1.6, marker="." if len(x) <= FEW else None, label=f"$h$ = {rate:g}", **style)
         axes.set_ylabel(label)
         axes.set_title(f"({letter})")
-        logarithmic(axes, "xy" if decades else "x")
+        logarithmic(axes, "y" if decades else "")
+    if physical or _decades(runs) > 1.5:  # a short history has no room for the labels of a logarithmic axis
+        for axes in grid.flat:
+            logarithmic(axes, "x")
     words = r"physical time $t=ih$ (time)" if physical else "iteration $i$ (step)"
     for axes in grid[-1]:
         axes.set_xlabel(words)
@@ -58,6 +61,12 @@ def panels(runs: Table, quantities: list[Quantity], what: str, physical: bool = 
     figure.suptitle(f"{what}, median of {seeds} seeds, each of them faint", fontsize=9)
     figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=7 if columns == 3 else 4)
     return figure
+
+
+def _decades(runs: Table) -> float:
+    """The range of the measured steps, without step 0."""
+    steps = [step for run in runs for step in run.metrics["step"].tolist() if step]
+    return float(np.log10(max(steps) / min(steps))) if steps else 0.0
 
 
 def _curves(runs: Table, rate: float, values: Any, physical: bool) -> list[tuple[np.ndarray, np.ndarray]]:

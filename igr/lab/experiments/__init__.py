@@ -7,8 +7,12 @@ A module has four names, and nothing else knows about it but this list:
     figures(runs)              name -> matplotlib figure, from stored runs alone
     findings(runs)             claims beside measured numbers, from stored runs alone
 
-and may have an `Options` dataclass, whose fields become flags of `igr run` and the second argument of `trials`, and
-`CAPTIONS`, a `Caption` for each figure's name.
+and may have an `Options` dataclass, whose fields become flags of `igr run` and the second argument of `trials`,
+`CAPTIONS`, a `Caption` for each figure's name, and
+
+    follow_up(scale, options, runs)    units that finished trials decide, such as other seeds of the best of them
+
+which gets the stored runs of the trials alone, and is asked again as more of them finish. `options` may be None.
 """
 
 import difflib
@@ -20,6 +24,7 @@ from igr.lab.config import ConfigError
 REGISTRY = {
     "two-parameter": "igr.lab.experiments.two_parameter",
     "mlp": "igr.lab.experiments.mlp",
+    "resnet": "igr.lab.experiments.resnet",
 }
 
 

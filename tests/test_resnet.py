@@ -1,0 +1,273 @@
+"""The ResNet experiment on planted histories: what is there is found, what is not is not, choices follow the runs."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from igr.lab import figures as drawing
+from igr.lab.config import ConfigError, Scale
+from igr.lab.excluded import excluded
+from igr.lab.experiments import resnet
+from igr.lab.experiments.resnet_runs import Outcome, chosen, gains, gradients, outcomes, select, table_rates
+from igr.lab.findings import Verdict
+from igr.lab.rounds import rounds
+from igr.lab.store import Run, Store
+from igr.lab.sweep import Shape
+from igr.lab.work import Session, run_units
+
+COLUMNS = ("loss", "r_ig", "slope", "param_norm", "train_accuracy", "test_loss", "test_r_ig", "test_slope",
+           "test_accuracy")  # fmt: skip
+BEST = 0.03  # the mu planted as the best
+
+
+def planted(units, effect=1.0, boost=0.1, seed=0, lost=(), unfit=()):
+    """Histories as if h drove R_IG down and accuracy up by `effect`, and the penalty at mu = BEST added `boost`.
+
+    Networks of the rates `lost` diverge half-way, those of `unfit` stay below 100 % training accuracy.
+    """
+    rng, runs = np.random.default_rng(seed), []
+    for unit in units:
+        (h,), (mu,), shape = unit.learning_rates, unit.mus, unit.shape
+        epoch = (1437 - shape.validation) // shape.batch_size
+        step = np.arange(0, shape.steps + 1, epoch)
+        full = (step == 0) | (step == shape.steps) if shape.validation else np.ones(len(step), bool)
+        rise = 1 - np.exp(-step / shape.steps * 3)
+        strength = effect * np.log10(h) + 0.1 * rng.normal()
+        gained = boost * np.exp(-(np.log10(mu / BEST) ** 2)) if mu and shape.method == "forward" else 0.0
+        accuracy = np.clip((0.6 + 0.05 * strength + gained) * rise + 0.002 * rng.normal(size=len(step)), 0, 1)
+        r_ig = 10 ** (-5 - strength - 2 * gained - rise)
+        fit = np.minimum(1.0, 0.1 + rise) if h in unfit else np.where(rise > 0.5, 1.0, rise)
+        columns = {
+            "loss": np.exp(-5 * rise), "r_ig": r_ig, "slope": np.sqrt(1e4 * r_ig), "param_norm": 10 + rise,
+            "train_accuracy": np.where(full, fit, np.nan), "test_loss": np.exp(-rise), "test_r_ig": r_ig,
+            "test_slope": np.sqrt(1e4 * r_ig), "test_accuracy": accuracy,
+        }  # fmt: skip
+        columns = {k: v if k.startswith("test_acc") else np.where(full, v, np.nan) for k, v in columns.items()}
+        if shape.validation:
+            columns["validation_accuracy"] = accuracy + 0.002 * rng.normal(size=len(step))
+        best = int(accuracy.argmax())
+        gone = h in lost
+        if gone:
+            for name in columns:
+                columns[name][len(step) // 2 :] = np.nan
+            best = len(step) // 2 - 1
+        tops = {f"best_{k}": np.array([v]) for k, v in {"r_ig": r_ig[best], "test_accuracy": accuracy[best]}.items()}
+        tops["best_slope"] = np.sqrt(1e4 * tops["best_r_ig"])
+        tops["best_train_accuracy"] = fit[[best]]
+        metrics = {f"best_{name}": np.zeros(1) for name in COLUMNS} | tops
+        metrics |= {name: values[:, None] for name, values in columns.items()}
+        metrics |= {
+            "step": step, "full": full, "learning_rate": np.array([h]), "mu": np.array([mu]),
+            "seed": np.array(unit.seeds), "num_params": np.int64(10_000), "steps_per_epoch": np.int64(epoch),
+            "diverged": np.array([step[len(step) // 2] if gone else -1]), "best_step": step[[best]],
+        }  # fmt: skip
+        runs.append(Run(unit, metrics, {}))
+    return runs
+
+
+def both(**how):
+    """The planted runs of the quick scale: the trials, and what follows from them."""
+    trials = planted(resnet.trials(Scale.QUICK), **how)
+    return trials + planted(resnet.follow_up(Scale.QUICK, None, trials), **how | {"seed": 1})
+
+
+def verdicts(runs):
+    return {finding.claim: finding for finding in resnet.findings(runs)}
+
+
+PREDICTIONS = [
+    "R_IG falls as h grows, at maximum test accuracy",
+    "Test accuracy grows with h, at maximum test accuracy",
+    "Slopes fall as h grows, at maximum test accuracy",
+    "Slopes along the path fall as h grows",
+    "R_IG falls as h grows, after 176 steps",
+]
+BOOSTS = ["The penalty raises test accuracy at h = 0.01", "The penalty raises test accuracy at h = 0.05"]
+
+
+@pytest.mark.parametrize(("sign", "verdict"), [(1, Verdict.HOLDS), (-1, Verdict.FAILS)])
+def test_planted_effects_are_found_with_their_sign(sign, verdict):
+    found = verdicts(both(effect=sign, boost=0.1 * sign))
+    for claim in PREDICTIONS + BOOSTS:
+        assert found[claim].verdict == verdict, found[claim]
+    assert found["The best penalized network beats the best plain learning rate"].verdict == verdict
+
+
+def test_none_are_found_where_none_are_planted():
+    every = [verdicts(both(effect=0.0, boost=0.0, seed=seed)) for seed in range(5)]
+    for claim in (PREDICTIONS[0], PREDICTIONS[1], *BOOSTS):
+        assert sum(found[claim].verdict == Verdict.MIXED for found in every) >= 4, claim
+
+
+def test_more_than_twelve_points_is_judged_against_twelve():
+    claim = "The boost is more than 12 points at the best"
+    small, large = (verdicts(both(boost=boost))[claim] for boost in (0.08, 0.2))
+    assert (small.verdict, large.verdict) == (Verdict.FAILS, Verdict.HOLDS)
+    assert small.interval[1] < 12 < large.interval[0]
+    assert small.n == large.n == 3
+
+
+def test_one_seed_has_a_number_and_no_verdict():
+    found = verdicts(planted(resnet.trials(Scale.QUICK)))
+    for claim in BOOSTS:
+        assert found[claim].verdict == Verdict.UNTESTABLE
+        assert found[claim].value == pytest.approx(10, abs=4)
+        assert found[claim].n == 1
+
+
+def test_networks_that_do_not_fit_are_counted_and_stay_in():
+    runs = both(unfit=(0.005,), lost=(0.2,))
+    for run in runs:  # `lost` ones had fitted before
+        if run.metrics["learning_rate"][0] == 0.2:
+            run.metrics["train_accuracy"][:], run.metrics["best_train_accuracy"][:] = 0.5, 0.5
+    for run in runs:
+        if run.metrics["learning_rate"][0] == 0.005:
+            run.metrics["train_accuracy"][:] *= 0.99
+            run.metrics["best_train_accuracy"][:] = 0.9
+    found = resnet.findings(runs)
+    assert (found[0].value, found[0].n, found[0].verdict) == (9, 15, Verdict.MIXED)
+    assert found[0].note.startswith("3 diverged; 3 do not; the least training accuracy")
+    named = {each.claim: each for each in found}
+    assert named[PREDICTIONS[0]].n == 12
+    assert named[f"{PREDICTIONS[0]}, those that fit exactly"].n == 9
+    assert {sentence.split(", h")[0] for sentence in excluded(runs)} >= {"digits resnet18 4, batch 64"}
+    assert len(excluded(runs)) == sum(int(run.metrics["diverged"][0] >= 0) for run in runs)
+
+
+def test_follow_ups_follow_the_search():
+    trials = resnet.trials(Scale.QUICK)
+    runs = planted(trials)
+    later = resnet.follow_up(Scale.QUICK, None, runs)
+    penalized = [unit for unit in later if unit.shape.method == "forward"]
+    assert {unit.mus for unit in penalized} == {(BEST,)}
+    assert {(u.learning_rates[0], u.seeds[0]) for u in penalized if u.shape.every == 1 and not u.shape.warm_up} == {
+        (h, s) for h in (0.01, 0.05) for s in (1, 2)
+    }
+    assert len({unit.digest() for unit in trials + later}) == len({unit.label for unit in trials + later})
+    assert len({unit.digest() for unit in trials + later}) == len(trials + later)
+    for run in runs:  # now another mu is the best, at one rate
+        if run.metrics["learning_rate"][0] == 0.01 and run.metrics["mu"][0] == 0.1:
+            run.metrics["validation_accuracy"][-1] = 0.99
+    changed = resnet.follow_up(Scale.QUICK, None, runs)
+    assert {unit.mus for unit in changed if unit.shape.method and unit.learning_rates == (0.01,)} == {(0.1,)}
+    assert {unit.mus for unit in changed if unit.shape.method and unit.learning_rates == (0.05,)} == {(BEST,)}
+    assert resnet.findings(runs + planted(changed)), "follow-ups of an older choice are not missed"
+
+
+def test_what_is_not_finished_decides_nothing():
+    options = resnet.Options(other_seeds=1)
+    runs = planted(resnet.trials(Scale.QUICK, options))
+    assert resnet.follow_up(Scale.QUICK, options, []) == []
+    cut = [r for r in runs if (r.metrics["learning_rate"][0], r.metrics["mu"][0]) != (0.05, 0.1)]
+    later = resnet.follow_up(Scale.QUICK, options, cut)
+    assert {unit.learning_rates for unit in later} == {(0.01,), (0.2,)}, "one rate, and the best plain one"
+    for run in runs:
+        run.metrics["validation_accuracy"] = run.metrics["test_accuracy"] * np.nan
+    assert resnet.follow_up(Scale.QUICK, options, runs) == [], "nothing is best where nothing was measured"
+
+
+def outcome(cost, validation, test, **about):
+    usual = {"h": 0.1, "mu": 0.0, "seed": 0, "kind": "plain", "stem": "3x3", "diverged": False, "r_ig": 0.0}
+    return Outcome(**usual | about, cost=np.array(cost), validation=np.array(validation), test=np.array(test))
+
+
+def test_accuracies_are_compared_at_equal_time_and_at_the_best_validation_accuracy():
+    ours = outcome([0, 2, 4], [0.1, 0.5, 0.4], [0.1, 0.6, 0.9], kind="penalty", mu=0.1)
+    plain = outcome([0, 1, 2, 3, 4, 5, 6], [0.1, 0.2, 0.3, 0.35, 0.33, 0.4, 0.8], [0.1, 0.2, 0.3, 0.5, 0.4, 0.7, 0.9])
+    assert ours.best() == (0.5, 0.6)
+    assert plain.best(4.0) == (0.35, 0.5)
+    assert gains([ours], [plain]) == pytest.approx([10.0])
+    assert gains([ours], [dataclasses.replace(plain, seed=1)]).size == 0, "seeds are paired"
+    nothing = dataclasses.replace(plain, validation=np.full(7, np.nan))
+    assert np.isnan(nothing.best()).all()
+
+
+def test_a_penalty_at_every_kth_step_costs_one_more_gradient_every_k():
+    step = np.array([0, 10, 40])
+    shape = Shape(model="resnet18", method="forward", batch_size=32)
+    assert gradients(shape.replace(method=""), step).tolist() == [0, 10, 40]
+    assert gradients(shape, step).tolist() == gradients(shape.replace(method="sam"), step).tolist() == [0, 20, 80]
+    assert gradients(shape.replace(every=4), step).tolist() == [0, 13, 50]
+    assert gradients(shape.replace(warm_up=20), step).tolist() == [0, 10, 60]
+
+
+def test_the_control_has_the_total_rate_of_a_larger_step():
+    family = resnet.Family(Scale.PAPER, None)
+    assert family.control() == [(0.02, 0.02), (0.02, 0.045)]
+    assert [h + 4 * mu for h, mu in family.control()] == pytest.approx(family.plan.larger)
+    found = outcomes(planted(resnet.trials(Scale.QUICK)))
+    assert table_rates(found) == ([0.01, 0.05], [0.01, 0.03, 0.1]), "the control's mu is no part of the search"
+    assert chosen(found, h=0.05, mus=table_rates(found)[1]) == BEST
+    assert len(select(found, kind="penalty", h=0.05, seed=0)) == 4
+    claims = [claim for claim in verdicts(both()) if "h = h + 4 mu" in claim]
+    assert len(claims) == 2  # the control, and 0.01 + 4 * 0.01 = 0.05 within the search
+
+
+def test_the_paper_plan_is_the_papers_where_it_says_something():
+    units = resnet.trials(Scale.PAPER)
+    grid = [unit for unit in units if not unit.shape.validation]
+    assert {u.learning_rates[0] for u in grid} == {0.005, 0.01, 0.05, 0.1, 0.2}
+    assert {u.seeds[0] for u in grid} == {0, 1, 2}
+    assert {(u.shape.batch_size, u.shape.width, u.shape.stem, u.shape.augment) for u in units} == {
+        (512, 64, "3x3", False)
+    }
+    assert all(len(unit.seeds) == 1 for unit in units)
+    full = grid[0].shape.schedule.points(grid[0].shape.steps, 50_000 // 512)[1]
+    assert 8 <= full.sum() <= 10
+    plain = {u.shape.steps for u in units if u.shape.validation and not u.shape.method}
+    costly = {u.shape.steps for u in units if u.shape.method}
+    assert plain == {2 * steps for steps in costly}, "equal time"
+    assert [u.seeds[0] for u in units[:5]] == [0] * 5
+    labels = [unit.label for unit in units]
+    assert len(set(labels)) == len(labels)
+
+
+def test_options_reach_the_units():
+    options = resnet.Options(seeds=1, epochs=3, search_epochs=2, other_seeds=2)
+    units = resnet.trials(Scale.QUICK, options)
+    assert {u.shape.steps for u in units} == {3 * 22, 2 * 2 * 18, 2 * 18}
+    assert {u.seeds[0] for u in units if not u.shape.validation} == {0}
+    assert {u.seeds[0] for u in units if u.shape.method == "sam"} == {0, 1}
+    later = resnet.follow_up(Scale.QUICK, options, planted(units))
+    assert {u.shape.steps for u in later} == {2 * 18}
+    with pytest.raises(ConfigError, match="must not be negative"):
+        resnet.Options(seeds=-1)
+
+
+@pytest.mark.parametrize("share", [3, 7, 10, 14, 100])
+def test_figures_are_drawn_of_whatever_is_stored(share, tmp_path):
+    runs = both(lost=(0.2,))[:share]
+    names = {"resnet-A7", "resnet-A8", "resnet-3c", "resnet-3c-cost"}
+    with drawing.style():
+        drawn = resnet.figures(runs)
+        for name, figure in drawn.items():
+            assert drawing.save(figure, tmp_path / name)[0].stat().st_size > 5000
+    assert set(drawn) == (names if share > 9 else {"resnet-A7", "resnet-A8"})
+    crosses = [line for line in drawn["resnet-A8"].axes[0].get_lines() if line.get_marker() == "x"]
+    assert sum(len(line.get_xdata()) for line in crosses) == {3: 0, 100: 3}.get(share, 1)
+    assert resnet.findings(runs)
+
+
+def test_the_heat_map_has_a_number_for_every_cell_of_the_search():
+    with drawing.style():
+        axes = resnet.figures(both())["resnet-3c"].axes[1]
+    assert len(axes.texts) == 2 * 4
+    assert len(axes.patches) == 2, "the best mu of each rate"
+
+
+def test_a_small_network_trains_and_decides_from_end_to_end(tmp_path):
+    """The search of the smoke scale at one rate, really trained; the rest of the trials is not there."""
+    store, trials = Store(tmp_path), resnet.trials(Scale.SMOKE)
+    assert rounds(store, "resnet", Scale.SMOKE)[1] == []
+    search = [u for u in trials if u.shape.method == "forward" and u.learning_rates == (0.1,)]
+    assert len(search) == 2
+    for unit in search:
+        assert np.isfinite(unit.compute(Session())["validation_accuracy"]).all()
+    assert not run_units(store, "resnet", search).failed
+    later = rounds(store, "resnet", Scale.SMOKE)[1]
+    assert [(u.learning_rates, u.seeds, u.shape.method) for u in later] == [
+        ((0.1,), (1,), ""),
+        ((0.1,), (1,), "forward"),
+    ]
+    assert later[1].mus in [(0.01,), (0.1,)]
