@@ -139,6 +139,7 @@ def test_every_command_of_the_readme_runs(copy, fresh):
     if shutil.which("make") is None:
         pytest.skip("there is no make here")
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg", "BROWSER": "true"}
+    environment["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # most of the time at smoke scale is compilation
     wrong = {}
     for command in readme_commands():
         words = argv(smaller(command), fresh)
