@@ -33,8 +33,7 @@ class Plan:
     """What a scale computes."""
 
     base: Shape  # what all networks share
-    grid: tuple[float, ...]  # learning rates
-    grid_epochs: int
+    grid: tuple[tuple[float, int], ...]  # learning rates and their epochs: small ones take longer to fit
     seeds: int
     held_out: int  # images
     rates: tuple[float, ...]  # of the search
@@ -52,18 +51,18 @@ class Plan:
 PLANS = {
     Scale.SMOKE: Plan(
         Shape(model="resnet18", data="digits", train_images=128, width=2, batch_size=32, precision="highest"),
-        (0.05, 0.2), 2, 2, 32, (0.05, 0.1), (0.01, 0.1), 1, 0.05, (0.1,), (0.1,), 0.1, (2,), False, 1,
+        ((0.05, 2), (0.2, 2)), 2, 32, (0.05, 0.1), (0.01, 0.1), 1, 0.05, (0.1,), (0.1,), 0.1, (2,), False, 1,
     ),
     Scale.QUICK: Plan(
         Shape(model="resnet18", data="digits", width=2, batch_size=32),
-        (0.01, 0.03, 0.1, 0.3, 1.0), 12, 3, 237, (0.03, 0.1), (0.003, 0.01, 0.03), 8, 0.1, (0.3,), (0.1,), 0.1, (2,),
-        False, 3,
+        ((0.01, 12), (0.03, 12), (0.1, 12), (0.3, 12), (1.0, 12)), 3, 237, (0.03, 0.1), (0.003, 0.01, 0.03), 8, 0.1,
+        (0.3,), (0.1,), 0.1, (2,), False, 3,
     ),
     Scale.PAPER: Plan(
         Shape(model="resnet18", data="cifar10", width=64, batch_size=512, precision="bfloat16",
               measure=Measure(images=10_000)),
-        (0.005, 0.01, 0.05, 0.1, 0.2), 50, 3, 5000, (0.005, 0.01, 0.02, 0.05), (0.01, 0.03, 0.1, 0.3), 40, 0.02,
-        (0.1, 0.2), (0.05, 0.1, 0.2), 0.0, (2, 4), True, 1,
+        ((0.005, 100), (0.01, 80), (0.05, 40), (0.1, 40), (0.2, 40)), 3, 5000, (0.005, 0.01, 0.02, 0.05),
+        (0.01, 0.03, 0.1, 0.3), 30, 0.02, (0.1, 0.2), (0.05, 0.1, 0.2), 0.0, (2, 4), True, 1,
     ),
 }  # fmt: skip
 
@@ -90,14 +89,13 @@ class Family:
         options, self.plan = options or Options(), PLANS[scale]
         self.seeds = options.seeds or self.plan.seeds
         self.other_seeds = options.other_seeds or self.plan.other_seeds
-        self.grid_epochs, self.epochs = options.epochs or self.plan.grid_epochs, options.search_epochs
-        self.epochs = self.epochs or self.plan.epochs
+        self.grid_epochs, self.epochs = options.epochs, options.search_epochs or self.plan.epochs
         base = self.plan.base
         images = base.train_images or SIZES[base.data][0]
         self.epoch = (images - self.plan.held_out) // base.batch_size  # steps, with images held out
-        whole = base.replace(steps=self.grid_epochs * (images // base.batch_size), measure=Measure())
+        self.whole_epoch = images // base.batch_size
         # Few full measurements: one of ResNet-18 over 50,000 images takes as long as ten epochs.
-        self.whole = whole.replace(schedule=Schedule(early=1, stretch=2.0))
+        self.whole = base.replace(measure=Measure(), schedule=Schedule(early=1, stretch=2.0))
         ends = Schedule(early=0, every=1 + 2 * self.epochs)  # R_IG at the start, the end and the best
         held = base.replace(validation=self.plan.held_out, schedule=ends)
         self.plain_shape = held.replace(steps=2 * self.epochs * self.epoch)
@@ -105,7 +103,8 @@ class Family:
 
     def grid(self, seeds: Iterable[int]) -> list[Network]:
         """Plain networks on the whole training set."""
-        return [Network(self.whole, h, seed=s) for s in seeds for h in self.plan.grid]
+        steps = {h: (self.grid_epochs or epochs) * self.whole_epoch for h, epochs in self.plan.grid}
+        return [Network(self.whole.replace(steps=n), h, seed=s) for s in seeds for h, n in steps.items()]
 
     def plain(self, rates: Iterable[float], seeds: Iterable[int]) -> list[Network]:
         """Networks without penalty and with images held out."""
