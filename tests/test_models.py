@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from igr.lab.models import fan_in_normal, mlp, resnet18
+from igr.lab.models import _convolve, fan_in_normal, mlp, resnet18
 
 
 def count(tree):
@@ -93,6 +93,23 @@ def test_bfloat16_compute_agrees_with_float32_in_the_gradient(getkey):
     exact = gradient("float32", key)
     assert jnp.dot(exact, gradient("bfloat16", key)) > 0.9
     assert jnp.dot(exact, gradient("float32", getkey())) < 0.9  # another net's gradient is told apart
+
+
+@pytest.mark.parametrize(("size", "stride", "side"), [(3, 1, 6), (3, 2, 8), (3, 2, 5), (1, 2, 8), (7, 2, 9)])
+def test_a_convolution_is_the_same_function_on_every_device(getkey, monkeypatch, size, stride, side):
+    x, w = jax.random.normal(getkey(), (2, side, side + 1, 3)), jax.random.normal(getkey(), (size, size, 3, 4))
+
+    def outcome():
+        return jax.value_and_grad(lambda x, w: jnp.sin(_convolve(x, w, stride)).sum(), (0, 1))(x, w)
+
+    def convolutions():
+        return str(jax.make_jaxpr(lambda: _convolve(x, w, stride))()).count("conv_general_dilated")
+
+    here = outcome()
+    assert convolutions() == 0
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    assert convolutions() == 1
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12), outcome(), here)
 
 
 def test_initial_scales(getkey):

@@ -90,7 +90,8 @@ def test_networks_with_batch_norm_in_turn_are_those_side_by_side():
     assert relative(replica(stacked[0], 0).params, replica(stacked[0], 1).params) > 0.1
 
 
-def test_a_convolution_of_replicas_in_turn_is_not_grouped():
+def test_a_convolution_of_replicas_in_turn_is_not_grouped(monkeypatch):
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")  # on the CPU a convolution is a product
     counts = []
     for in_turn in (False, True):
         engine = Engine(SMOOTH, images(24), 8, replicas=2, in_turn=in_turn)

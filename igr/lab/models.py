@@ -184,10 +184,24 @@ def resnet18(
     return Model(init_fn, apply, in_turn=True)
 
 
+def _convolve(x: Array, w: Array, stride: int) -> Array:
+    """A convolution of NHWC images with an HWIO kernel, padding "SAME"."""
+    if jax.default_backend() != "cpu":
+        return lax.conv_general_dilated(x, w, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    # Inside a loop or a branch, XLA computes the gradient of a convolution on the CPU by naive loops, ten times slower
+    # than outside (it brings only those of the entry computation into the form of its fast kernels); not so a product.
+    for axis, size in ((2, w.shape[1]), (1, w.shape[0])):
+        before, after = lax.padtype_to_pads((x.shape[axis],), (size,), (stride,), "SAME")[0]
+        span = x.shape[axis] + before + after - size + 1
+        x = jnp.pad(x, [(before, after) if i == axis else (0, 0) for i in range(4)])
+        shifted = [lax.slice_in_dim(x, i, i + span, stride, axis) for i in range(size)]
+        x = jnp.concatenate(shifted, axis=-1)
+    return x @ w.reshape(-1, w.shape[-1])
+
+
 def _conv_norm(x: Array, p: Any, s: Any, stride: int, train: bool) -> tuple[Array, Any]:
     """A convolution without bias, then batch norm; statistics and normalisation in float32."""
-    dims = ("NHWC", "HWIO", "NHWC")
-    x = lax.conv_general_dilated(x, p["w"].astype(x.dtype), (stride, stride), "SAME", dimension_numbers=dims)
+    x = _convolve(x, p["w"].astype(x.dtype), stride)
     y = x.astype(jnp.float32)
     if train:
         mean = y.mean(axis=(0, 1, 2))
