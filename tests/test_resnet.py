@@ -14,11 +14,14 @@ from igr.lab.findings import Verdict
 from igr.lab.rounds import rounds
 from igr.lab.store import Run, Store
 from igr.lab.sweep import Shape
-from igr.lab.work import Session, run_units
+from igr.lab.work import run_units
 
 COLUMNS = ("loss", "r_ig", "slope", "param_norm", "train_accuracy", "test_loss", "test_r_ig", "test_slope",
            "test_accuracy")  # fmt: skip
-BEST = 0.03  # the mu planted as the best
+PLAN = resnet.PLANS[Scale.QUICK]
+LOW, HIGH = PLAN.rates
+SMALLEST, LARGEST = (pick(h for h, _ in PLAN.grid) for pick in (min, max))
+BEST = PLAN.mus[1]  # the mu planted as the best
 
 
 def planted(units, effect=1.0, boost=0.1, seed=0, lost=(), unfit=()):
@@ -29,7 +32,7 @@ def planted(units, effect=1.0, boost=0.1, seed=0, lost=(), unfit=()):
     rng, runs = np.random.default_rng(seed), []
     for unit in units:
         (h,), (mu,), shape = unit.learning_rates, unit.mus, unit.shape
-        epoch = (1437 - shape.validation) // shape.batch_size
+        epoch = (shape.train_images - shape.validation) // shape.batch_size
         step = np.arange(0, shape.steps + 1, epoch)
         full = (step == 0) | (step == shape.steps) if shape.validation else np.ones(len(step), bool)
         rise = 1 - np.exp(-step / shape.steps * 3)
@@ -66,10 +69,10 @@ def planted(units, effect=1.0, boost=0.1, seed=0, lost=(), unfit=()):
     return runs
 
 
-def both(**how):
+def both(seed=0, **how):
     """The planted runs of the quick scale: the trials, and what follows from them."""
-    trials = planted(resnet.trials(Scale.QUICK), **how)
-    return trials + planted(resnet.follow_up(Scale.QUICK, None, trials), **how | {"seed": 1})
+    trials = planted(resnet.trials(Scale.QUICK), seed=seed, **how)
+    return trials + planted(resnet.follow_up(Scale.QUICK, None, trials), seed=seed + 1000, **how)
 
 
 def verdicts(runs):
@@ -81,9 +84,9 @@ PREDICTIONS = [
     "Test accuracy grows with h, at maximum test accuracy",
     "Slopes fall as h grows, at maximum test accuracy",
     "Slopes along the path fall as h grows",
-    "R_IG falls as h grows, after 176 steps",
+    f"R_IG falls as h grows, after {min(n for _, n in PLAN.grid) * (600 // 32):,} steps",
 ]
-BOOSTS = ["The penalty raises test accuracy at h = 0.01", "The penalty raises test accuracy at h = 0.05"]
+BOOSTS = [f"The penalty raises test accuracy at h = {h:g}" for h in PLAN.rates]
 
 
 @pytest.mark.parametrize(("sign", "verdict"), [(1, Verdict.HOLDS), (-1, Verdict.FAILS)])
@@ -117,12 +120,12 @@ def test_one_seed_has_a_number_and_no_verdict():
 
 
 def test_networks_that_do_not_fit_are_counted_and_stay_in():
-    runs = both(unfit=(0.005,), lost=(0.2,))
+    runs = both(unfit=(SMALLEST,), lost=(LARGEST,))
     for run in runs:  # `lost` ones had fitted before
-        if run.metrics["learning_rate"][0] == 0.2:
+        if run.metrics["learning_rate"][0] == LARGEST:
             run.metrics["train_accuracy"][:], run.metrics["best_train_accuracy"][:] = 0.5, 0.5
     for run in runs:
-        if run.metrics["learning_rate"][0] == 0.005:
+        if run.metrics["learning_rate"][0] == SMALLEST:
             run.metrics["train_accuracy"][:] *= 0.99
             run.metrics["best_train_accuracy"][:] = 0.9
     found = resnet.findings(runs)
@@ -131,7 +134,6 @@ def test_networks_that_do_not_fit_are_counted_and_stay_in():
     named = {each.claim: each for each in found}
     assert named[PREDICTIONS[0]].n == 12
     assert named[f"{PREDICTIONS[0]}, those that fit exactly"].n == 9
-    assert {sentence.split(", h")[0] for sentence in excluded(runs)} >= {"digits resnet18 4, batch 64"}
     assert len(excluded(runs)) == sum(int(run.metrics["diverged"][0] >= 0) for run in runs)
 
 
@@ -142,16 +144,16 @@ def test_follow_ups_follow_the_search():
     penalized = [unit for unit in later if unit.shape.method == "forward"]
     assert {unit.mus for unit in penalized} == {(BEST,)}
     assert {(u.learning_rates[0], u.seeds[0]) for u in penalized if u.shape.every == 1 and not u.shape.warm_up} == {
-        (h, s) for h in (0.01, 0.05) for s in (1, 2)
+        (h, s) for h in PLAN.rates for s in (1, 2)
     }
     assert len({unit.digest() for unit in trials + later}) == len({unit.label for unit in trials + later})
     assert len({unit.digest() for unit in trials + later}) == len(trials + later)
     for run in runs:  # now another mu is the best, at one rate
-        if run.metrics["learning_rate"][0] == 0.01 and run.metrics["mu"][0] == 0.1:
+        if run.metrics["learning_rate"][0] == LOW and run.metrics["mu"][0] == PLAN.mus[2]:
             run.metrics["validation_accuracy"][-1] = 0.99
     changed = resnet.follow_up(Scale.QUICK, None, runs)
-    assert {unit.mus for unit in changed if unit.shape.method and unit.learning_rates == (0.01,)} == {(0.1,)}
-    assert {unit.mus for unit in changed if unit.shape.method and unit.learning_rates == (0.05,)} == {(BEST,)}
+    assert {unit.mus for unit in changed if unit.shape.method and unit.learning_rates == (LOW,)} == {(PLAN.mus[2],)}
+    assert {unit.mus for unit in changed if unit.shape.method and unit.learning_rates == (HIGH,)} == {(BEST,)}
     assert resnet.findings(runs + planted(changed)), "follow-ups of an older choice are not missed"
 
 
@@ -159,9 +161,9 @@ def test_what_is_not_finished_decides_nothing():
     options = resnet.Options(other_seeds=1)
     runs = planted(resnet.trials(Scale.QUICK, options))
     assert resnet.follow_up(Scale.QUICK, options, []) == []
-    cut = [r for r in runs if (r.metrics["learning_rate"][0], r.metrics["mu"][0]) != (0.05, 0.1)]
+    cut = [r for r in runs if (r.metrics["learning_rate"][0], r.metrics["mu"][0]) != (HIGH, PLAN.mus[2])]
     later = resnet.follow_up(Scale.QUICK, options, cut)
-    assert {unit.learning_rates for unit in later} == {(0.01,), (0.2,)}, "one rate, and the best plain one"
+    assert {unit.learning_rates for unit in later} == {(LOW,), (max(PLAN.larger),)}, "one rate, and the best plain one"
     for run in runs:
         run.metrics["validation_accuracy"] = run.metrics["test_accuracy"] * np.nan
     assert resnet.follow_up(Scale.QUICK, options, runs) == [], "nothing is best where nothing was measured"
@@ -197,11 +199,11 @@ def test_the_control_has_the_total_rate_of_a_larger_step():
     assert family.control() == [(0.02, 0.02), (0.02, 0.045)]
     assert [h + 4 * mu for h, mu in family.control()] == pytest.approx(family.plan.larger)
     found = outcomes(planted(resnet.trials(Scale.QUICK)))
-    assert table_rates(found) == ([0.01, 0.05], [0.01, 0.03, 0.1]), "the control's mu is no part of the search"
-    assert chosen(found, h=0.05, mus=table_rates(found)[1]) == BEST
-    assert len(select(found, kind="penalty", h=0.05, seed=0)) == 4
+    assert table_rates(found) == (list(PLAN.rates), list(PLAN.mus)), "the control's mu is no part of the search"
+    assert chosen(found, h=HIGH, mus=table_rates(found)[1]) == BEST
+    assert len(select(found, kind="penalty", h=PLAN.rate, seed=0)) == len(PLAN.mus) + 1
     claims = [claim for claim in verdicts(both()) if "h = h + 4 mu" in claim]
-    assert len(claims) == 2  # the control, and 0.01 + 4 * 0.01 = 0.05 within the search
+    assert len(claims) == len(PLAN.larger)
 
 
 def test_the_paper_plan_is_the_papers_where_it_says_something():
@@ -213,8 +215,8 @@ def test_the_paper_plan_is_the_papers_where_it_says_something():
         (512, 64, "3x3", False)
     }
     assert all(len(unit.seeds) == 1 for unit in units)
-    full = grid[0].shape.schedule.points(grid[0].shape.steps, 50_000 // 512)[1]
-    assert 8 <= full.sum() <= 10
+    for unit in grid:
+        assert 8 <= unit.shape.schedule.points(unit.shape.steps, 50_000 // 512)[1].sum() <= 11, "few measurements"
     plain = {u.shape.steps for u in units if u.shape.validation and not u.shape.method}
     costly = {u.shape.steps for u in units if u.shape.method}
     assert plain == {2 * steps for steps in costly}, "equal time"
@@ -226,18 +228,20 @@ def test_the_paper_plan_is_the_papers_where_it_says_something():
 def test_options_reach_the_units():
     options = resnet.Options(seeds=1, epochs=3, search_epochs=2, other_seeds=2)
     units = resnet.trials(Scale.QUICK, options)
-    assert {u.shape.steps for u in units} == {3 * 22, 2 * 2 * 18, 2 * 18}
+    images, size = PLAN.base.train_images, PLAN.base.batch_size
+    whole, part = images // size, (images - PLAN.held_out) // size
+    assert {u.shape.steps for u in units} == {3 * whole, 2 * 2 * part, 2 * part}
     assert {u.seeds[0] for u in units if not u.shape.validation} == {0}
     assert {u.seeds[0] for u in units if u.shape.method == "sam"} == {0, 1}
     later = resnet.follow_up(Scale.QUICK, options, planted(units))
-    assert {u.shape.steps for u in later} == {2 * 18}
+    assert {u.shape.steps for u in later} == {2 * part}
     with pytest.raises(ConfigError, match="must not be negative"):
         resnet.Options(seeds=-1)
 
 
-@pytest.mark.parametrize("share", [3, 7, 10, 14, 100])
+@pytest.mark.parametrize("share", [3, 7, 10, 100])
 def test_figures_are_drawn_of_whatever_is_stored(share, tmp_path):
-    runs = both(lost=(0.2,))[:share]
+    runs = both(lost=(LARGEST,))[:share]
     names = {"resnet-A7", "resnet-A8", "resnet-3c", "resnet-3c-cost"}
     with drawing.style():
         drawn = resnet.figures(runs)
@@ -262,9 +266,9 @@ def test_a_small_network_trains_and_decides_from_end_to_end(tmp_path):
     assert rounds(store, "resnet", Scale.SMOKE)[1] == []
     search = [u for u in trials if u.shape.method == "forward" and u.learning_rates == (0.1,)]
     assert len(search) == 2
-    for unit in search:
-        assert np.isfinite(unit.compute(Session())["validation_accuracy"]).all()
     assert not run_units(store, "resnet", search).failed
+    for unit in search:
+        assert np.isfinite(store.folder("resnet", unit).read().metrics["validation_accuracy"]).all()
     later = rounds(store, "resnet", Scale.SMOKE)[1]
     assert [(u.learning_rates, u.seeds, u.shape.method) for u in later] == [
         ((0.1,), (1,), ""),

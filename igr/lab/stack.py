@@ -17,6 +17,7 @@ from igr.lab.train import Engine, Images, Stack
 from igr.lab.work import Session
 
 NOISE_SEED = 2020
+KEPT = 4  # shapes whose programs are kept: families of one experiment take turns
 
 
 @functools.lru_cache(maxsize=2)
@@ -39,7 +40,7 @@ def keep_programs() -> None:
         jax.config.update("jax_compilation_cache_dir", str(pooch.os_cache("igr") / "programs"))
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=KEPT)
 def _engine(shape: Shape, replicas: int, folder: str | None) -> Engine:
     """What trains stacks of a shape; kept with its compiled programs, since units of one shape follow each other."""
     keep_programs()
@@ -57,7 +58,7 @@ def _engine(shape: Shape, replicas: int, folder: str | None) -> Engine:
     )
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=KEPT)
 def _meter(shape: Shape, replicas: int, folder: str | None) -> Meter:
     """What measures stacks of a shape; kept longer than the engine, since shapes that only train otherwise share it."""
     images = _images(shape, folder)

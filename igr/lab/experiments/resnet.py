@@ -32,7 +32,7 @@ CLAIM = (
 class Plan:
     """What a scale computes."""
 
-    base: Shape  # what all networks share
+    base: Shape  # what all networks share; few full measurements, as one of ResNet-18 takes as long as ten epochs
     grid: tuple[tuple[float, int], ...]  # learning rates and their epochs: small ones take longer to fit
     seeds: int
     held_out: int  # images
@@ -53,14 +53,15 @@ PLANS = {
         Shape(model="resnet18", data="digits", train_images=128, width=2, batch_size=32, precision="highest"),
         ((0.05, 2), (0.2, 2)), 2, 32, (0.05, 0.1), (0.01, 0.1), 1, 0.05, (0.1,), (0.1,), 0.1, (2,), False, 1,
     ),
-    Scale.QUICK: Plan(
-        Shape(model="resnet18", data="digits", width=2, batch_size=32),
-        ((0.01, 12), (0.03, 12), (0.1, 12), (0.3, 12), (1.0, 12)), 3, 237, (0.03, 0.1), (0.003, 0.01, 0.03), 8, 0.1,
+    Scale.QUICK: Plan(  # few images, so that narrow networks fit them all in seconds and are far from perfect
+        Shape(model="resnet18", data="digits", train_images=600, width=4, batch_size=32,
+              schedule=Schedule(early=0, stretch=2.0, watch=3)),
+        ((0.01, 30), (0.03, 30), (0.1, 30), (0.3, 30), (1.0, 30)), 3, 200, (0.03, 0.1), (0.01, 0.03, 0.1), 30, 0.1,
         (0.3,), (0.1,), 0.1, (2,), False, 3,
     ),
     Scale.PAPER: Plan(
         Shape(model="resnet18", data="cifar10", width=64, batch_size=512, precision="bfloat16",
-              measure=Measure(images=10_000)),
+              measure=Measure(images=10_000), schedule=Schedule(early=1, stretch=2.0)),
         ((0.005, 100), (0.01, 80), (0.05, 40), (0.1, 40), (0.2, 40)), 3, 5000, (0.005, 0.01, 0.02, 0.05),
         (0.01, 0.03, 0.1, 0.3), 30, 0.02, (0.1, 0.2), (0.05, 0.1, 0.2), 0.0, (2, 4), True, 1,
     ),
@@ -94,9 +95,10 @@ class Family:
         images = base.train_images or SIZES[base.data][0]
         self.epoch = (images - self.plan.held_out) // base.batch_size  # steps, with images held out
         self.whole_epoch = images // base.batch_size
-        # Few full measurements: one of ResNet-18 over 50,000 images takes as long as ten epochs.
-        self.whole = base.replace(measure=Measure(), schedule=Schedule(early=1, stretch=2.0))
-        ends = Schedule(early=0, every=1 + 2 * self.epochs)  # R_IG at the start, the end and the best
+        self.whole = base.replace(measure=Measure())
+        ends = Schedule(
+            early=0, every=1 + 2 * self.epochs, watch=base.schedule.watch
+        )  # R_IG at the start, the end and the best
         held = base.replace(validation=self.plan.held_out, schedule=ends)
         self.plain_shape = held.replace(steps=2 * self.epochs * self.epoch)
         self.penalty_shape = held.replace(steps=self.epochs * self.epoch, method="forward", radius=self.plan.radius)

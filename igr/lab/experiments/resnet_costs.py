@@ -31,10 +31,15 @@ def costs(found: list[Outcome]) -> Figure:
     return figure
 
 
-def _cost(axes: Any, found: list[Outcome]) -> None:
+def comparisons(found: list[Outcome]) -> tuple[float, list[str]]:
+    """The rate at which other ways than the penalty at every step were tried, and what they are."""
     kinds = sorted({each.kind for each in found} - {"plain", "penalty"})
     rates = [each.h for each in found if each.kind in kinds]
-    rate = rates[0] if rates else best_rate(found)
+    return rates[0] if rates else best_rate(found), kinds
+
+
+def _cost(axes: Any, found: list[Outcome]) -> None:
+    rate, kinds = comparisons(found)
     full, plain = pairs(found, rate)
     budgets = np.unique(np.concatenate([each.cost for each in plain])) if plain else np.array([])
     if budgets.size:
@@ -79,13 +84,15 @@ def _totals(axes: Any, found: list[Outcome]) -> None:
         means = [np.mean([each.best()[1] for each in group]) for group in (small, large)]
         axes.annotate("", (large[0].h, means[0]), (large[0].h, means[1]), arrowprops={"arrowstyle": "-|>", "lw": 1.2})
     logarithmic(axes, "x")
+    ticks = sorted({each.h for each in plain} | {1.0 for each in ours if each.h + 4 * each.mu > 0.5})
+    axes.set_xticks(ticks, [f"{h:g}" for h in ticks])
+    axes.minorticks_off()
     axes.set(xlabel=r"total rate $h + 4\mu$", ylabel=SELECTED, title="(b) arrows: equal total rates")
     axes.legend(loc="best")
 
 
 def _stems(axes: Any, found: list[Outcome]) -> None:
-    both = [each for each in found if each.stem == "7x7"]
-    rate = both[0].h if both else best_rate(found)
+    rate = comparisons(found)[0]
     mus = [0.0, *table_rates(found)[1]]
     for stem, mark, colour in (("3x3", "s", ORANGE), ("7x7", "D", PURPLE)):
         cells = [select(found, kind="penalty" if mu else "plain", h=rate, mu=mu, stem=stem) for mu in mus]

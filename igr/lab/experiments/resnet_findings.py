@@ -51,11 +51,17 @@ def _grid(grid: Table) -> list[Finding]:
 
 
 def grid_table(grid: Table, rule: str = "max_test", at: float | None = None) -> Cohort:
-    """One row a network of the grid, with the slope of its path: the geometric mean over the measurements."""
-    table = cohort(grid, rule, at)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        paths = [np.exp(np.log(run.metrics["slope"][run.metrics["full"]]).mean(axis=0)) for run in grid]
-    return table | {"path slope": np.concatenate(paths)}
+    """One row a network of the grid, with the slope of its path: the geometric mean over the steps all have.
+
+    Small rates train longer than large ones: without common steps their paths could not be compared.
+    """
+    steps = set.intersection(*(set(run.metrics["step"][run.metrics["full"]].tolist()) for run in grid))
+    paths = []
+    for run in grid:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            logarithms = np.log(run.metrics["slope"][np.isin(run.metrics["step"], sorted(steps))])
+        paths.append(np.exp(logarithms.mean(axis=0)))
+    return cohort(grid, rule, at) | {"path slope": np.concatenate(paths)}
 
 
 def _counted(table: Cohort) -> Finding:
