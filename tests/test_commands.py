@@ -63,7 +63,7 @@ def test_the_commands_on_the_pages_exist(page, command, monkeypatch, capsys):
     if program == "igr":
         code, error = understood(words, monkeypatch, capsys)
         assert code == 0, error
-        if words[0] == "run":
+        if words[0] == "run" and len(words) > 1:
             load(words[1])
         if "--scale" in words:
             assert words[words.index("--scale") + 1] in ("smoke", "quick", "paper")
