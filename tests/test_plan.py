@@ -11,9 +11,9 @@ from igr.lab.data import MNIST, DataError
 from igr.lab.experiments import mlp, two_parameter
 from igr.lab.plan import Speed, announce, guess, plan, prepare
 from igr.lab.store import Store
-from igr.lab.sweep import Network, Shape, stacks
+from igr.lab.sweep import Measure, Network, Shape, stacks
 
-FAST = Speed(flops=1e14, bytes=4e12)
+FAST = Speed(flops=1e14, bytes=4e12, products=(3e14, 5e13, 6.5e14))  # default, highest, bfloat16: about an H200
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +71,27 @@ def test_the_guess_knows_what_makes_a_stack_slow():
     assert running(stacks([Network(noisy)])[0]) > 1.05 * base
 
 
+def test_the_guess_for_a_resnet_is_by_what_it_computes():
+    def seconds(speed=FAST, mu=0.0, **shape):
+        shape = {"data": "cifar10", "model": "resnet18", "width": 64, "batch_size": 512, "steps": 3880} | shape
+        (unit,) = stacks([Network(Shape(precision="bfloat16", **shape), mu=mu)])
+        return guess(unit, speed) - planning.COMPILE
+
+    rare = mlp.Schedule(early=0, every=1000)  # measured in full at the start, at the end and at the best
+    plain, measured = seconds(schedule=rare), seconds(schedule=rare.replace(every=10)) - seconds(schedule=rare)
+    steps, passes = 3880 * 0.006, 60_000 * 3 * 1.11e9 / 45e12  # 6 ms a step, 45 TFLOP/s in float32
+    assert measured == pytest.approx(3 * passes, rel=0.7)
+    assert plain == pytest.approx(steps + 3 * passes, rel=0.7)
+    forward = seconds(mu=0.1, method="forward", schedule=rare)
+    assert forward - plain == pytest.approx(steps, rel=0.5)
+    fourth = seconds(mu=0.1, method="forward", every=4, schedule=rare)
+    assert fourth - plain == pytest.approx((forward - plain) / 4, rel=1e-6)
+    assert seconds(stem="7x7", schedule=rare) < plain / 4
+    assert seconds(schedule=rare, measure=Measure(images=5000)) < plain
+    slow = dataclasses.replace(FAST, products=tuple(speed / 100 for speed in FAST.products))
+    assert seconds(slow, schedule=rare) == pytest.approx(100 * plain, rel=1e-6)
+
+
 def test_downloads_are_named_once_and_only_where_they_happen(tmp_path, cache):
     store, units = Store(tmp_path), mlp.trials(Scale.PAPER)
     assert plan(store, "mlp", units).downloads == ("mnist",)
@@ -114,4 +135,4 @@ def test_speeds_are_measured_as_speeds(monkeypatch):
     assert seen.bytes > 1e6
     monkeypatch.setattr(planning, "_seconds", lambda function, x, rounds: 2.0)
     slow = planning.measure.__wrapped__(size=256)
-    assert slow == Speed(2 * 256**3 / 2, 2 * 8 * 256**2 * 4 / 2)
+    assert slow == Speed(2 * 256**3 / 2, 2 * 8 * 256**2 * 4 / 2, (2 * 256**3 / 2,) * 3)

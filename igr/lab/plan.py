@@ -5,8 +5,10 @@ that of a matrix product, and B, that of memory. A step on b images costs the la
 
     t = max(6 P R b / F, 12 P R / B) / EFFICIENCY + OVERHEAD,
 
-and a measurement computes on all images. Where the very same unit was stored by this kind of device, its own time is
-taken. A guess, within a factor of three of what we have seen.
+and a measurement computes on all images. A ResNet computes more than it moves: three times the operations of its
+forward pass, counted by XLA, at the speed of a product of the training's precision, and of float32 in measurements.
+Where the very same unit was stored by this kind of device, its own time is taken. A guess, within a factor of three of
+what we have seen.
 """
 
 import functools
@@ -21,15 +23,18 @@ import jax
 import jax.numpy as jnp
 
 from igr.lab.config import Scale
-from igr.lab.data import CIFAR10, MNIST, SIZES
+from igr.lab.data import CIFAR10, MNIST, SHAPES, SIZES
 from igr.lab.data import load as load_data
 from igr.lab.provenance import surroundings
 from igr.lab.rounds import decides, rounds
 from igr.lab.store import Store, shipped
-from igr.lab.sweep import StackRun
+from igr.lab.sweep import Shape, StackRun
+from igr.lab.train import PRECISIONS, matmul_precision
 from igr.lab.work import Unit
 
 EFFICIENCY, OVERHEAD, COMPILE = 0.3, 3e-5, 8.0  # of the device's speeds; seconds a step; seconds a stack
+CONVOLUTIONS = {"default": 0.4, "highest": 0.6, "bfloat16": 0.4}  # of the speed of a large product
+GRADIENTS = {"": 1, "forward": 2, "sam": 2, "exact": 3, "central": 3}  # in a step
 DOWNLOADS = {"mnist": (MNIST, 11), "cifar10": (CIFAR10, 162)}  # megabytes
 
 
@@ -37,8 +42,9 @@ DOWNLOADS = {"mnist": (MNIST, 11), "cifar10": (CIFAR10, 162)}  # megabytes
 class Speed:
     """What the device does in a second."""
 
-    flops: float
+    flops: float  # of a float32 product at default precision
     bytes: float
+    products: tuple[float, ...] = ()  # the same of a large product at each of `PRECISIONS`
 
 
 @dataclass(frozen=True)
@@ -134,20 +140,56 @@ def guess(unit: Unit, speed: Speed) -> float:
     images, tests = SIZES[shape.data]
     images = shape.train_images or images
     batch = shape.batch_size or images
+    points, full = shape.schedule.points(shape.steps, max(1, images // batch))
+    if shape.model == "resnet18":
+        return _guess_resnet(unit, speed, images, tests, int(full.sum()), len(points))
     weights = float(shape.num_params) * len(unit.seeds) * (3 if any(unit.mus) else 1)
     step = max(6 * weights * batch / speed.flops, 12 * weights / speed.bytes) / EFFICIENCY + OVERHEAD
-    points, full = shape.schedule.points(shape.steps, max(1, images // batch))
     seen = int(full.sum()) * (images + tests) + len(points) * tests / 3
     seen += len(shape.noise.sigmas) * (shape.noise.slopes * images + shape.noise.accuracies * tests / 3)
     return COMPILE + shape.steps * step + 6 * weights * seen / speed.flops / EFFICIENCY
 
 
+def _guess_resnet(unit: StackRun, speed: Speed, images: int, tests: int, full: int, points: int) -> float:
+    shape = unit.shape
+    speeds = {name: CONVOLUTIONS[name] * flops for name, flops in zip(PRECISIONS, speed.products, strict=True)}
+    image = forward_flops(shape.width, shape.data, shape.stem) * len(unit.seeds)
+    gradients = 1 + (GRADIENTS[shape.method] - 1) / shape.every
+    trained = 3 * gradients * shape.steps * shape.batch_size + points * (tests + shape.validation)
+    measured = 3 * (full + 1) * (min(images, shape.measure.images or images) + tests)  # once more at the best
+    return COMPILE + image * (trained / speeds[shape.precision] + measured / speeds["highest"])
+
+
+@functools.cache
+def forward_flops(width: int, data: str, stem: str) -> float:
+    """Floating-point operations of a ResNet's forward pass on one image, as XLA counts them before it compiles.
+
+    >>> round(forward_flops(64, "cifar10", "3x3") / 1e9)  # 0.56e9 multiply-adds
+    1
+    """
+    network = Shape(model="resnet18", width=width, data=data, stem=stem).build()
+    params, state = jax.eval_shape(network.init, jax.random.key(0))
+    x = jax.ShapeDtypeStruct((1, *SHAPES[data]), jnp.float32)
+    forward = jax.jit(lambda params, state, x: network.apply(params, state, x, False)[0])
+    return float(forward.lower(params, state, x).cost_analysis()["flops"])  # pyright: ignore
+
+
 @functools.cache
 def measure(size: int = 1024, rounds: int = 3) -> Speed:
-    """The device's speeds: of a float32 matrix product at default precision, and of a sum of two long arrays."""
-    a, long = jnp.ones((size, size), jnp.float32), jnp.ones(8 * size * size, jnp.float32)
-    product, total = jax.jit(lambda x: x @ x / size), jax.jit(lambda x: x + 1)
-    return Speed(2 * size**3 / _seconds(product, a, rounds), 2 * long.nbytes / _seconds(total, long, rounds))
+    """The device's speeds: of products of matrices, and of a sum of two long arrays."""
+    total, long = jax.jit(lambda x: x + 1), jnp.ones(8 * size * size, jnp.float32)
+    large = size if jax.default_backend() == "cpu" else 4 * size  # what fills the device
+    return Speed(
+        _product_speed("default", size, rounds),
+        2 * long.nbytes / _seconds(total, long, rounds),
+        tuple(_product_speed(precision, large, rounds) for precision in PRECISIONS),
+    )
+
+
+def _product_speed(precision: str, size: int, rounds: int) -> float:
+    a = jnp.ones((size, size), jnp.bfloat16 if precision == "bfloat16" else jnp.float32)
+    with matmul_precision(precision):
+        return 2 * size**3 / _seconds(jax.jit(lambda x: x @ x / size), a, rounds)
 
 
 def _seconds(function: Any, x: Any, rounds: int) -> float:
