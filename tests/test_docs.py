@@ -33,8 +33,9 @@ def pages(site):
 
 def test_every_page_of_the_issue_is_there(site):
     names = {path.relative_to(site).as_posix() for path in pages(site)}
-    wanted = {"index", "use", "explorer", "theory", "results/two-parameter", "results/mlp", "benchmarks", "extending"}
-    assert {f"{name}.html" for name in wanted | {"api", "log"}} <= names
+    wanted = {"index", "use", "explorer", "theory", "benchmarks", "extending", "api", "log"}
+    wanted |= {f"results/{name}" for name in ("two-parameter", "mlp", "resnet")}
+    assert {f"{name}.html" for name in wanted} <= names
     assert (site / "explorer-page.html").read_text() == explorer().read_text()
 
 
