@@ -51,7 +51,7 @@ class Plan:
 PLANS = {
     Scale.SMOKE: Plan(
         Shape(model="resnet18", data="digits", train_images=128, width=2, batch_size=32, precision="highest"),
-        ((0.05, 2), (0.2, 2)), 2, 32, (0.05, 0.1), (0.01, 0.1), 1, 0.05, (0.1,), (0.1,), 0.1, (2,), False, 1,
+        ((0.05, 2), (0.2, 2)), 2, 32, (0.05, 0.1), (0.01, 0.1), 1, 0.05, (0.1,), (), 0.1, (), False, 1,
     ),
     Scale.QUICK: Plan(  # few images, so that narrow networks fit them all in seconds and are far from perfect
         Shape(model="resnet18", data="digits", train_images=600, width=4, batch_size=32,
@@ -168,7 +168,8 @@ def follow_up(scale: Scale, options: Options | None, runs: Table) -> list[StackR
         mu, seeds = best[plan.rate], range(family.other_seeds)
         cell = [(plan.rate, mu)]
         blocks += [family.penalized(cell, seeds, every=k) for k in plan.every]
-        blocks.append(family.penalized(cell, seeds, warm_up=family.penalty_shape.steps // 2))
+        if plan.every:  # at smoke scale neither: each is a program to compile
+            blocks.append(family.penalized(cell, seeds, warm_up=family.penalty_shape.steps // 2))
         if plan.stem:
             place = plan.mus.index(mu)
             near = [(plan.rate, each) for each in plan.mus[max(0, place - 1) : place + 2]]
