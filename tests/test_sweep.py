@@ -263,3 +263,11 @@ def test_on_a_gpu_compiled_programs_are_kept_unless_the_user_has_a_place(monkeyp
     stack.keep_programs()
     update("jax_compilation_cache_dir", None)
     assert len(set_to) == 1
+
+
+def test_the_record_of_a_training_says_its_precision():
+    """Measurements are in float32 whatever the training computes in, so the training's is what must be told."""
+    told = {name: StackRun(Shape(precision=name)).precision for name in ("default", "highest", "bfloat16")}
+    assert told["highest"] == "float32"
+    assert len(set(told.values())) == 3
+    assert told["bfloat16"].startswith("bfloat16")

@@ -78,12 +78,12 @@ class Plan:
 def duration(seconds: float) -> str:
     """Two digits and a unit.
 
-    >>> [duration(s) for s in (3, 100, 7500, 400_000)]
-    ['3 seconds', '1.7 minutes', '2.1 hours', '4.6 days']
+    >>> [duration(s) for s in (3, 100, 7500, 400_000, 1.2e7)]
+    ['3 seconds', '1.7 minutes', '2.1 hours', '4.6 days', '140 days']
     """
     for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 1.5 * length:
-            return f"{seconds / length:.2g} {unit}"
+            return f"{float(f'{seconds / length:.2g}'):,g} {unit}"
     return f"{max(1.0, seconds):.0f} seconds"
 
 

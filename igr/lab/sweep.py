@@ -203,6 +203,12 @@ class StackRun(Trial):
             parts.append(f"{len(self.seeds)} networks, seeds {','.join(map(str, sorted(set(self.seeds))))}")
         return ", ".join(parts)
 
+    @property
+    def precision(self) -> str:
+        """Of the training; measurements are in float32 always."""
+        training = {"default": "float32 with the device's products", "bfloat16": "bfloat16 with float32 parameters"}
+        return training.get(self.shape.precision, "float32")
+
     def compute(self, session: Session) -> Mapping[str, Any]:
         """Train and measure; see `igr.lab.stack`."""
         from igr.lab.stack import compute  # the sweep's arithmetic needs no engine

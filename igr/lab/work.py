@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -49,7 +49,10 @@ class Unit(Protocol):
 class Trial(Config, ABC):
     """A configuration that is its own unit of work."""
 
-    precision: ClassVar[str | None] = None  # what `compute` uses, where it sets it itself
+    @property
+    def precision(self) -> str | None:
+        """What `compute` computes in, where it sets that itself."""
+        return None
 
     @property
     def config(self) -> Config:

@@ -145,7 +145,7 @@ def trials(scale: Scale, options: Options | None = None) -> list[StackRun]:
         family.penalized(family.control(), others),
         family.sam(others),
     ]
-    return [unit for block in blocks for unit in stacks(block)]
+    return list(dict.fromkeys(unit for block in blocks for unit in stacks(block)))  # the control may be in the table
 
 
 def follow_up(scale: Scale, options: Options | None, runs: Table) -> list[StackRun]:

@@ -10,7 +10,7 @@ Reference: Barrett & Dherin (2021), section 5 and appendix A.4. Float64 througho
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -79,12 +79,15 @@ def schedule(every: int, max_steps: int) -> np.ndarray:
 class TwoParameter(Trial):
     """What all runs of the model share."""
 
-    precision: ClassVar[str | None] = "float64"
-
     start: tuple[float, float] = option("where the path begins: a b", TABLE[0].start)
     x: float = option("input of the training point", 1.0)
     y: float = option("output of the training point", 0.6)
     stop_loss: float = option("a run ends where E falls below this", 1e-12)
+
+    @property
+    def precision(self) -> str:
+        """Whatever the user's session has."""
+        return "float64"
 
     def check(self) -> None:
         """The line of minima is bounded away from the origin, and E can fall below the bound."""
