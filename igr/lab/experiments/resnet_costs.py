@@ -61,7 +61,7 @@ def _cost(axes: Any, found: list[Outcome]) -> None:
         reach = max(float(values.max() - values.min()), 0.02)
         axes.set_ylim(values.min() - reach, values.max() + 0.4 * reach)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="lower right")
+        axes.legend(loc="best")
 
 
 def _name(kind: str, group: list[Outcome]) -> str:
