@@ -9,7 +9,7 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Most of the suite's time is compilation, and a quarter of that is optimizing programs that run once. What tests start
-# as processes of their own is optimized as usual; IGR_TEST_OPTIMIZED=1 has it everywhere.
+# as processes of their own is optimized as usual, but for the README's commands; IGR_TEST_OPTIMIZED=1 has it here too.
 jax.config.update("jax_disable_most_optimizations", os.environ.get("IGR_TEST_OPTIMIZED") != "1")
 
 
