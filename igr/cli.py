@@ -9,8 +9,6 @@ import sys
 import warnings
 import webbrowser
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,37 +23,13 @@ except ImportError as error:  # the mathematics installs without these
     print(f"The igr command needs {error.name}: install the laboratory with `pip install 'igr[lab]'`.", file=sys.stderr)
     sys.exit(2)
 
-from igr.lab.config import Config, ConfigError, Scale, option
-from igr.lab.display import Display
+from igr.lab.config import Config, ConfigError, Scale
 from igr.lab.experiments import REGISTRY, load
 from igr.lab.files import StoreError
 from igr.lab.findings import Verdict
 from igr.lab.flags import command_of, split
-from igr.lab.plan import announce, prepare
-from igr.lab.rounds import decides, rounds
+from igr.lab.run import OUT, RunOptions, Stopped, compute, say_beforehand
 from igr.lab.store import DamageWarning, Store
-from igr.lab.work import Unit, run_units
-
-OUT = "out"
-
-
-@dataclass(frozen=True)
-class RunOptions(Config):
-    """The flags of every `igr run NAME`."""
-
-    scale: Scale = option("how much to compute", Scale.QUICK)  # noqa: RUF009 (it is `dataclasses.field`)
-    out: str = option("folder of stored runs and figures", OUT)
-    jobs: int = option("units computed at the same time", 1)
-    json: bool = option("print the findings as JSON", False)
-    data_dir: str = option("folder of data sets; nothing is downloaded then", "")
-    only: str = option("compute only the units whose description contains this", "")
-
-    def check(self) -> None:
-        """At least one job."""
-        if self.jobs < 1:
-            raise ConfigError(f"jobs must be at least 1, and it is {self.jobs}.")
-        if self.data_dir and not os.path.isdir(self.data_dir):
-            raise ConfigError(f"There is no folder {self.data_dir!r} to read data sets from.")
 
 
 class Experiments(TyperGroup):
@@ -123,8 +97,8 @@ def reproduce(
 ) -> None:
     """Run every experiment, then report."""
     options = RunOptions(scale, out, jobs, data_dir=data_dir)
-    _announce(options, REGISTRY)
-    failed = [name for name in REGISTRY if not _compute(name, options, None)]
+    say_beforehand(options, REGISTRY)
+    failed = [name for name in REGISTRY if not compute(name, options, None)]
     _report(Store(out), as_json=False, again=False, paths=False)
     if failed:
         raise typer.Exit(1)
@@ -179,7 +153,7 @@ def main() -> None:
     except (ConfigError, StoreError) as error:
         _complain(str(error))
         sys.exit(2)
-    except (_Stopped, KeyboardInterrupt, typer.Abort):
+    except (Stopped, KeyboardInterrupt, typer.Abort):
         _complain("Stopped. What is finished is kept: the same command goes on from there.")
         sys.exit(130)
     except BrokenPipeError:  # the reader of a pipe has gone
@@ -196,8 +170,8 @@ def _run(name: str, options: RunOptions, own: Config | None) -> None:
     from igr.lab.report import chapter
 
     if options.scale is Scale.PAPER and (own is None or own == type(own)()):
-        _announce(options, [name])
-    done = _compute(name, options, own)
+        say_beforehand(options, [name])
+    done = compute(name, options, own)
     found = chapter(Store(options.out), name, draw=False)
     if options.json:
         print(json.dumps(found.to_dict(), indent=1, default=str))
@@ -207,56 +181,6 @@ def _run(name: str, options: RunOptions, own: Config | None) -> None:
         console.print(f"`igr report --out {options.out}` draws the figures.", markup=False, highlight=False)
     if not done:
         raise typer.Exit(1)
-
-
-def _compute(name: str, options: RunOptions, own: Config | None) -> bool:
-    """Run an experiment's units, then those that they decide; False where one failed."""
-    store, console = Store(options.out), Console(stderr=True)
-    store.require_writable()
-    if options.data_dir:
-        os.environ["IGR_DATA_DIR"] = options.data_dir
-    trials, later = _index(store, name, options, own)
-    if not any(options.only in unit.label for unit in trials + later):
-        label = trials[0].label
-        raise ConfigError(f"No unit of {name} has {options.only!r} in its description, as {label!r} would be.")
-    done = _work(store, name, trials, options, console)
-    if decides(name):
-        _, later = _index(store, name, options, own)
-        if not later:
-            console.print(f"{name}: what follows from these units is decided when more are finished.", highlight=False)
-        done = _work(store, name, later, options, console) and done
-    return done
-
-
-def _index(store: Store, name: str, options: RunOptions, own: Config | None) -> tuple[list[Unit], list[Unit]]:
-    """The units of both rounds as far as they are decided, noted as those the report is about."""
-    trials, later = rounds(store, name, options.scale, own)
-    about = {"scale": options.scale.value, "options": own.to_dict() if own else {}}
-    store.write_index(name, [unit.config for unit in trials + later], **about)
-    return trials, later
-
-
-def _work(store: Store, name: str, units: list[Unit], options: RunOptions, console: Console) -> bool:
-    """Compute the units that are asked for, with a progress display; False where one failed."""
-    chosen = [unit for unit in units if options.only in unit.label]
-    if not chosen:
-        return True
-    prepare(store, name, chosen, options.data_dir)
-    with Display(console, name, len(chosen)) as display:
-        try:
-            outcome = run_units(store, name, chosen, options.jobs, display)
-        except KeyboardInterrupt:  # typer would end here without a word
-            raise _Stopped from None
-    text = f"{name}: {len(outcome.computed)} computed, {len(outcome.skipped)} already there"
-    console.print(f"{text}, {len(outcome.failed)} failed." if outcome.failed else f"{text}.", highlight=False)
-    for label, reason in outcome.failed.items():
-        console.print(Text(f"failed: {label}: {reason}", style="red"), soft_wrap=True)
-    return not outcome.failed
-
-
-def _announce(options: RunOptions, names: Iterable[str]) -> None:
-    for line in announce(Store(options.out), options.scale, names, options.data_dir):
-        Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _report(
@@ -296,10 +220,6 @@ def _findings(findings: list[Any], title: str) -> RichTable:
         verdict = Text(each.verdict, style=colours.get(each.verdict, ""))
         table.add_row(Text(each.claim), Text(each.number), str(each.n), Text(each.range), verdict)
     return table
-
-
-class _Stopped(Exception):
-    """The user pressed Ctrl-C while units were computed."""
 
 
 def _complain(sentence: str) -> None:
