@@ -83,7 +83,11 @@ def _curves(runs: Table, rate: float, values: Any, physical: bool) -> list[tuple
 
 
 def median_curve(curves: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """The median of curves over the same points; curves that ended early (diverged) are in it as far as they go."""
-    longest = max((x for x, _ in curves), key=len, default=np.array([]))
-    rows = [np.append(y, np.full(len(longest) - len(y), np.nan)) for _, y in curves]
-    return longest, np.nanmedian(rows, axis=0) if len(longest) else longest
+    """The median of curves at each point where one was measured; those not measured there are no part of it.
+
+    >>> x, y = median_curve([(np.array([1, 2, 4]), np.array([1.0, 2.0, 3.0])), (np.array([4]), np.array([5.0]))])
+    >>> x.tolist(), y.tolist()
+    ([1, 2, 4], [1.0, 2.0, 4.0])
+    """
+    points = np.unique(np.concatenate([x for x, _ in curves])) if curves else np.array([])
+    return points, np.array([np.median([y[k] for x, y in curves for k in np.flatnonzero(x == p)]) for p in points])

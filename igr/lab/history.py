@@ -80,11 +80,13 @@ def _of(run: Run, rule: str, at: float | None) -> Cohort:
         "implicit_rate": metrics["learning_rate"] * m / 4,
         "fitted": fitted(run),
     }
+    columns |= {name: np.full(n, np.nan) for name in COLUMNS}  # of the test loss, R_IG is not always measured
+    known = [name for name in COLUMNS if name in metrics]
     if rule == "max_test":
-        columns |= {name: metrics[f"best_{name}"] for name in COLUMNS} | {"step": metrics["best_step"].astype(float)}
+        columns |= {name: metrics[f"best_{name}"] for name in known} | {"step": metrics["best_step"].astype(float)}
     else:
         row = stopping_row(run, rule, at)
-        for name in COLUMNS:
+        for name in known:
             columns[name] = np.where(row >= 0, metrics[name][row, np.arange(n)], np.nan)
         columns["step"] = np.where(row >= 0, metrics["step"][row], np.nan)
     columns["time"] = columns["step"] * metrics["learning_rate"]

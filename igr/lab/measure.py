@@ -81,7 +81,8 @@ class Meter:
 
     What is on the training set, and R_IG everywhere, comes from a pass with gradients in float32: by `model`, which is
     the engine's computed in float32 (or the engine's own), with batch norm using batch or running `statistics`, the
-    `average` over batches of at most `batch` images, on the first `images` of the training set (0 is all). Accuracies
+    `average` over batches of at most `batch` images, on the first `images` of the training set (0 is all), and on the
+    test set unless `test_gradient` is false. Accuracies
     and losses of test and validation come from a cheap pass by the engine's own model with running statistics, the
     same at every point.
     """
@@ -96,8 +97,9 @@ class Meter:
         average: str = "gradient",
         images: int = 0,
         batch: int = BATCH,
+        test_gradient: bool = True,
     ):
-        self.engine = engine
+        self.engine, self._with_gradient = engine, ["train", "test"] if test_gradient else ["train"]
         train = Images(engine.data.x[:images], engine.data.y[:images], engine.data.scale) if images else engine.data
         sets = {"train": train, "test": test} | ({"validation": validation} if validation else {})
         for each in sets.values():
@@ -134,8 +136,9 @@ class Meter:
 
     def full(self, params: Any, state: Any) -> Columns:
         """Everything: loss, accuracy, r_ig and slope on the training and test set, and the norm of the parameters."""
-        columns = self._on("train", params, state, True) | self._on("test", params, state, True)
-        columns |= self._cheap(["validation"] if self._alike else ["test", "validation"], params, state)
+        columns = {k: v for split in self._with_gradient for k, v in self._on(split, params, state, True).items()}
+        known = self._with_gradient if self._alike else ()
+        columns |= self._cheap([split for split in ("test", "validation") if split not in known], params, state)
         return columns | {"param_norm": self._norm(params)}
 
     def noise(

@@ -138,7 +138,7 @@ def guess(unit: Unit, speed: Speed) -> float:
         return 1.0
     shape = unit.shape
     images, tests = SIZES[shape.data]
-    images = shape.train_images or images
+    images = (shape.train_images or images) - shape.validation
     batch = shape.batch_size or images
     points, full = shape.schedule.points(shape.steps, max(1, images // batch))
     if shape.model == "resnet18":
@@ -156,7 +156,8 @@ def _guess_resnet(unit: StackRun, speed: Speed, images: int, tests: int, full: i
     image = forward_flops(shape.width, shape.data, shape.stem) * len(unit.seeds)
     gradients = 1 + (GRADIENTS[shape.method] - 1) / shape.every
     trained = 3 * gradients * shape.steps * shape.batch_size + points * (tests + shape.validation)
-    measured = 3 * (full + 1) * (min(images, shape.measure.images or images) + tests)  # once more at the best
+    seen = min(images, shape.measure.images or images) + tests * shape.measure.test
+    measured = 3 * (full + 1) * seen  # once more at the best
     return COMPILE + image * (trained / speeds[shape.precision] + measured / speeds["highest"])
 
 

@@ -64,7 +64,8 @@ def _meter(shape: Shape, replicas: int, folder: str | None) -> Meter:
     images = _images(shape, folder)
     engine = Engine(shape.build(), images["train"], shape.batch_size, precision=shape.precision, replicas=replicas)
     exact = shape.build("float32") if shape.precision == "bfloat16" else None
-    return Meter(engine, images["test"], images.get("validation"), exact, **shape.measure.to_dict())
+    how = shape.measure.to_dict()
+    return Meter(engine, images["test"], images.get("validation"), exact, test_gradient=how.pop("test"), **how)
 
 
 def _images(shape: Shape, folder: str | None) -> dict[str, Images]:
@@ -185,10 +186,9 @@ def _describe(run: StackRun, history: History, best: Any, speed: float) -> str:
     """Steps a second, then a line for each learning rate: loss, R_IG, best test accuracy, means over its replicas."""
     rates, accuracy = np.array(run.learning_rates), jax.device_get(best[0])
     lines = [f"step {history.steps[-1]:,}, {speed:,.0f} steps/s"]
+    unknown = np.full(len(rates), np.nan)
     latest = {
-        name: next(
-            (row for row in reversed(history.columns[name]) if not np.isnan(row).all()), history.columns[name][-1]
-        )
+        name: next((row for row in reversed(history.columns.get(name, [])) if not np.isnan(row).all()), unknown)
         for name in ("loss", "r_ig")
     }
     for rate in sorted(set(run.learning_rates), reverse=True):

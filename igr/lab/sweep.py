@@ -32,29 +32,35 @@ class Schedule(Config):
     """When to measure: log-spaced in the first epoch, then by epochs, and the test accuracy alone more often.
 
     The full measurements are `every` epochs apart, and at least so far that each step number is `stretch` times the
-    last; 1 keeps them evenly spaced. In full-batch training an epoch is one step.
+    last; 1 keeps them evenly spaced. `epochs` are further ones; where `every` is 0 they and those in the first epoch
+    are all but the last. In full-batch training an epoch is one step.
     """
 
     early: int = option("measurements in the first epoch, log-spaced", 6)
-    every: int = option("epochs between full measurements", 1)
+    every: int = option("epochs between full measurements; 0 leaves only those of early and epochs", 1)
     stretch: float = option("least ratio of the steps of two full measurements after the first epoch", 1.0)
     watch: int = option("epochs between measurements of the test accuracy alone", 1)
+    epochs: tuple[int, ...] = option("further epochs after which to measure in full", (), later=True)
 
     def check(self) -> None:
         """Distances are positive."""
-        if self.early < 0 or self.every < 1 or self.watch < 1 or self.stretch < 1:
-            raise ConfigError("early must not be negative; every, watch and stretch must be at least 1.")
+        if min(self.early, self.every, *self.epochs) < 0 or self.watch < 1 or self.stretch < 1:
+            raise ConfigError("early, every and epochs must not be negative; watch and stretch must be at least 1.")
 
     def points(self, steps: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """The steps at which to measure, and for each whether in full; the first and the last are always full.
+        """The steps at which to measure, and for each whether in full: the last is, and the first unless `every` is 0.
 
         >>> points, full = Schedule(early=3, every=2).points(steps=400, epoch=100)
         >>> points.tolist(), points[full].tolist()
         ([0, 1, 5, 22, 100, 200, 300, 400], [0, 1, 5, 22, 200, 400])
+        >>> points, full = Schedule(early=0, every=0, epochs=(1, 3, 9)).points(steps=400, epoch=100)
+        >>> points.tolist(), points[full].tolist()
+        ([0, 100, 200, 300, 400], [100, 300, 400])
         """
-        full = {0, steps} | {int(n) for n in np.geomspace(1, max(epoch, 1), self.early, endpoint=False).round()}
+        full = {steps} | {int(n) for n in np.geomspace(1, max(epoch, 1), self.early, endpoint=False).round()}
+        full |= {n * epoch for n in self.epochs if n * epoch < steps} | ({0} if self.every else set())
         n = self.every
-        while n * epoch < steps:
+        while n and n * epoch < steps:
             full.add(n * epoch)
             n = max(n + self.every, int(np.ceil(n * self.stretch)))
         points = sorted(full | set(range(0, steps, self.watch * epoch)))
@@ -87,6 +93,7 @@ class Measure(Config):
     average: str = option("what is averaged over batches: gradient, or square for squared gradients", "gradient")
     images: int = option("measure on the first so many training images only; 0 is all", 0)
     batch: int = option("images in a batch of the measurement, at most", 1000)
+    test: bool = option("also R_IG and slope of the test loss", True, later=True)
 
     def check(self) -> None:
         """Names are known and sizes are positive."""

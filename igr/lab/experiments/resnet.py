@@ -1,11 +1,12 @@
 """Section 6, figure 3c and appendix A.5: ResNet-18, the learning rate, and the penalty made explicit.
 
-Three families. The grid trains plain networks of several learning rates on the whole training set (figures A.7, A.8).
-The search tries mu at several rates with images held out (figure 3c), beside sharpness-aware minimization and a control
-in which a small step and a penalty have the total rate of a large step. What the search decides is repeated with other
-seeds, thinned out over the steps, and tried with the other stem: `follow_up`.
+All networks train on the same images and the same others are held out. The grid trains plain networks of several
+learning rates (figures A.7, A.8); it is also what the search of mu is compared with (figure 3c), beside sharpness-aware
+minimization and a control in which a small step and a penalty have the total rate of a large step. What the search
+decides is repeated with other seeds, thinned out over the steps, and tried with the other stem: `follow_up`.
 
-Equal time throughout: a penalized step costs two gradients, so networks without penalty train twice as long.
+Equal time throughout: a penalized step costs two gradients, so networks without penalty train at least twice as long,
+and count with what they have reached by then.
 """
 
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from igr.lab.data import SIZES
 from igr.lab.experiments.resnet_captions import CAPTIONS as CAPTIONS
 from igr.lab.experiments.resnet_figures import figures as figures
 from igr.lab.experiments.resnet_findings import findings as findings
-from igr.lab.experiments.resnet_runs import chosen, outcomes, select, top
+from igr.lab.experiments.resnet_runs import chosen, outcomes, select
 from igr.lab.store import Table
 from igr.lab.sweep import Measure, Network, Schedule, Shape, StackRun, stacks
 
@@ -32,13 +33,13 @@ CLAIM = (
 class Plan:
     """What a scale computes."""
 
-    base: Shape  # what all networks share; few full measurements, as one of ResNet-18 takes as long as ten epochs
-    grid: tuple[tuple[float, int], ...]  # learning rates and their epochs: small ones take longer to fit
+    base: Shape  # what all networks share
+    grid: tuple[tuple[float, int], ...]  # plain: learning rates and their epochs, as small ones take longer to fit
     seeds: int
-    held_out: int  # images
-    rates: tuple[float, ...]  # of the search
+    path: tuple[int, ...]  # epochs after which R_IG is measured, of the first seeds; of all at the end and at the best
+    paths: int  # how many seeds these are: on CIFAR-10 a measurement takes as long as nine epochs
+    search: tuple[tuple[float, int], ...]  # penalized: learning rates and their epochs, half as many at most
     mus: tuple[float, ...]
-    epochs: int  # of a penalized network; a plain one has twice as many
     rate: float  # of all that follows
     larger: tuple[float, ...]  # learning rates that the control replaces by a penalty
     radii: tuple[float, ...]  # of sharpness-aware minimization
@@ -46,24 +47,28 @@ class Plan:
     every: tuple[int, ...]  # steps from one penalty to the next
     stem: bool  # also the 7x7 one
     other_seeds: int  # of what follows
+    subset: Measure  # how R_IG is measured of networks that are not in the grid
 
 
 PLANS = {
     Scale.SMOKE: Plan(
-        Shape(model="resnet18", data="digits", train_images=128, width=2, batch_size=32, precision="highest"),
-        ((0.05, 2), (0.2, 2)), 2, 32, (0.05, 0.1), (0.01, 0.1), 1, 0.05, (0.1,), (), 0.1, (), False, 1,
+        Shape(model="resnet18", data="digits", train_images=160, validation=32, width=2, batch_size=32,
+              precision="highest"),
+        ((0.05, 2), (0.1, 2)), 2, (0, 1), 1, ((0.05, 1), (0.1, 1)), (0.01, 0.1), 0.05, (0.1,), (), 0.1, (), False, 1,
+        Measure(),
     ),
     Scale.QUICK: Plan(  # few images, so that narrow networks fit them all in seconds and are far from perfect
-        Shape(model="resnet18", data="digits", train_images=600, width=4, batch_size=32,
-              schedule=Schedule(early=0, stretch=2.0, watch=3)),
-        ((0.01, 30), (0.03, 30), (0.1, 30), (0.3, 30), (1.0, 30)), 3, 200, (0.03, 0.1), (0.01, 0.03, 0.1), 30, 0.1,
-        (0.3,), (0.1,), 0.1, (2,), False, 3,
+        Shape(model="resnet18", data="digits", train_images=800, validation=200, width=4, batch_size=32,
+              schedule=Schedule(watch=3)),
+        ((0.01, 60), (0.03, 60), (0.1, 60), (0.3, 60), (1.0, 60)), 3, (0, 1, 2, 4, 8, 16, 32), 3,
+        ((0.03, 30), (0.1, 30)), (0.01, 0.03, 0.1), 0.1, (0.3,), (0.1,), 0.1, (2,), False, 3, Measure(),
     ),
     Scale.PAPER: Plan(
-        Shape(model="resnet18", data="cifar10", width=64, batch_size=512, precision="bfloat16",
-              measure=Measure(images=10_000), schedule=Schedule(early=1, stretch=2.0)),
-        ((0.005, 100), (0.01, 80), (0.05, 40), (0.1, 40), (0.2, 40)), 3, 5000, (0.005, 0.01, 0.02, 0.05),
-        (0.01, 0.03, 0.1, 0.3), 30, 0.02, (0.1, 0.2), (0.05, 0.1, 0.2), 0.0, (2, 4), True, 1,
+        Shape(model="resnet18", data="cifar10", validation=5000, width=64, batch_size=512, precision="bfloat16",
+              measure=Measure(test=False)),
+        ((0.005, 120), (0.01, 70), (0.02, 40), (0.05, 32), (0.1, 32), (0.2, 32)), 3, (2, 8), 1,
+        ((0.005, 30), (0.01, 22), (0.02, 16), (0.05, 14)), (0.02, 0.06, 0.2), 0.02, (0.1, 0.2), (0.05, 0.2), 0.0,
+        (4,), True, 1, Measure(images=10_000, test=False),
     ),
 }  # fmt: skip
 
@@ -90,35 +95,30 @@ class Family:
         options, self.plan = options or Options(), PLANS[scale]
         self.seeds = options.seeds or self.plan.seeds
         self.other_seeds = options.other_seeds or self.plan.other_seeds
-        self.grid_epochs, self.epochs = options.epochs, options.search_epochs or self.plan.epochs
+        self.grid = {h: options.epochs or epochs for h, epochs in self.plan.grid}
+        self.search = {h: options.search_epochs or epochs for h, epochs in self.plan.search}
         base = self.plan.base
         images = base.train_images or SIZES[base.data][0]
-        self.epoch = (images - self.plan.held_out) // base.batch_size  # steps, with images held out
-        self.whole_epoch = images // base.batch_size
-        self.whole = base.replace(measure=Measure())
-        ends = Schedule(
-            early=0, every=1 + 2 * self.epochs, watch=base.schedule.watch
-        )  # R_IG at the start, the end and the best
-        held = base.replace(validation=self.plan.held_out, schedule=ends)
-        self.plain_shape = held.replace(steps=2 * self.epochs * self.epoch)
-        self.penalty_shape = held.replace(steps=self.epochs * self.epoch, method="forward", radius=self.plan.radius)
+        self.epoch = (images - base.validation) // base.batch_size  # steps
 
-    def grid(self, seeds: Iterable[int]) -> list[Network]:
-        """Plain networks on the whole training set."""
-        steps = {h: (self.grid_epochs or epochs) * self.whole_epoch for h, epochs in self.plan.grid}
-        return [Network(self.whole.replace(steps=n), h, seed=s) for s in seeds for h, n in steps.items()]
+    def _shape(self, epochs: int, path: tuple[int, ...] | None, **shape: object) -> Shape:
+        schedule = self.plan.base.schedule.replace(early=0, every=0, epochs=path or ())
+        usual = {} if path is not None else {"measure": self.plan.subset}
+        return self.plan.base.replace(**{"steps": epochs * self.epoch, "schedule": schedule, **usual, **shape})
 
-    def plain(self, rates: Iterable[float], seeds: Iterable[int]) -> list[Network]:
-        """Networks without penalty and with images held out."""
-        return [Network(self.plain_shape, h, seed=s) for s in seeds for h in rates]
+    def plain(self, seeds: Iterable[int]) -> list[Network]:
+        """Networks without penalty, one for each learning rate of the grid."""
+        paths = {s: self.plan.path if s < self.plan.paths else () for s in seeds}
+        return [Network(self._shape(n, paths[s]), h, seed=s) for s in paths for h, n in self.grid.items()]
 
     def penalized(self, cells: Iterable[tuple[float, float]], seeds: Iterable[int], **shape: object) -> list[Network]:
         """Networks with penalty, for pairs of learning rate and mu."""
-        return [Network(self.penalty_shape.replace(**shape), h, mu, s) for s in seeds for h, mu in cells]
+        usual = {"method": "forward", "radius": self.plan.radius, **shape}
+        return [Network(self._shape(self.search[h], None, **usual), h, mu, s) for s in seeds for h, mu in cells]
 
-    def search(self) -> list[tuple[float, float]]:
+    def table(self) -> list[tuple[float, float]]:
         """The table of figure 3c, mu by mu, so that a search that is cut has its columns complete."""
-        return [(h, mu) for mu in self.plan.mus for h in self.plan.rates]
+        return [(h, mu) for mu in self.plan.mus for h in self.search]
 
     def control(self) -> list[tuple[float, float]]:
         """Pairs of h and mu with h + 4 mu a larger learning rate: descent with step h has mu = h/4 built in."""
@@ -129,19 +129,22 @@ class Family:
         cells = [(self.plan.rate, radius) for radius in self.plan.radii]
         return self.penalized(cells, seeds, method="sam", radius=0)
 
+    def stem(self, mu: float, seeds: Iterable[int]) -> list[Network]:
+        """The 7x7 stem with Haiku's initialization, without penalty and with it."""
+        other, h = {"stem": "7x7", "init": "haiku"}, self.plan.rate
+        plain = [Network(self._shape(2 * self.search[h], None, **other), h, seed=s) for s in seeds]
+        return plain + self.penalized([(h, mu)], seeds, **other)
+
 
 def trials(scale: Scale, options: Options | None = None) -> list[StackRun]:
-    """The grid with one seed, the search, the control and SAM, then the other seeds: a session that is cut has most."""
+    """The grid with one seed, the search and the control, the other seeds, SAM: a session that is cut has most."""
     family = Family(scale, options)
     first, rest, others = [0], range(1, family.seeds), range(1, family.other_seeds)
-    rates = family.plan.rates
     blocks = [
-        family.grid(first),
-        family.plain([*rates, *family.plan.larger], first),
-        family.penalized(family.search() + family.control(), first),
+        family.plain(first),
+        family.penalized(family.table() + family.control(), first),
+        family.plain(rest),
         family.sam(first),
-        family.grid(rest),
-        family.plain(family.plan.larger, others),
         family.penalized(family.control(), others),
         family.sam(others),
     ]
@@ -151,30 +154,22 @@ def trials(scale: Scale, options: Options | None = None) -> list[StackRun]:
 def follow_up(scale: Scale, options: Options | None, runs: Table) -> list[StackRun]:
     """What finished runs decide: at each rate of the search the best mu with other seeds, then the comparisons with it.
 
-    A rate counts as searched when all its mus are finished. The best plain rate is repeated too, once all are.
+    A rate counts as searched when all its mus are finished.
     """
     family, found = Family(scale, options), outcomes(runs)
     plan = family.plan
-    tried = {h: {each.mu for each in select(found, h=h, seed=0, kind="penalty")} for h in plan.rates}
-    best = {h: chosen(found, mus=plan.mus, h=h) for h in plan.rates if tried[h] >= set(plan.mus)}
+    tried = {h: {each.mu for each in select(found, h=h, seed=0, kind="penalty")} for h in family.search}
+    best = {h: chosen(found, mus=plan.mus, h=h) for h in family.search if tried[h] >= set(plan.mus)}
     best = {h: mu for h, mu in best.items() if np.isfinite(mu)}  # a rate at which everything diverged decides nothing
-    plain = [each.h for each in select(found, kind="plain", seed=0)]
-    again = list(best)
-    if best and set(plain) >= {*plan.rates, *plan.larger}:
-        again += [each.h for each in top(select(found, kind="plain", seed=0)) if each.h not in again]
-    rest = range(1, family.seeds)
-    blocks = [family.plain(again, rest), family.penalized(best.items(), rest)]
+    blocks = [family.penalized(best.items(), range(1, family.seeds))]
     if plan.rate in best:
         mu, seeds = best[plan.rate], range(family.other_seeds)
         cell = [(plan.rate, mu)]
         blocks += [family.penalized(cell, seeds, every=k) for k in plan.every]
         if plan.every:  # at smoke scale neither: each is a program to compile
-            blocks.append(family.penalized(cell, seeds, warm_up=family.penalty_shape.steps // 2))
+            half = family.search[plan.rate] * family.epoch // 2
+            blocks.append(family.penalized(cell, seeds, warm_up=half))
         if plan.stem:
-            place = plan.mus.index(mu)
-            near = [(plan.rate, each) for each in plan.mus[max(0, place - 1) : place + 2]]
-            stem = {"stem": "7x7", "init": "haiku"}
-            blocks += [family.penalized(near, seeds, **stem)]
-            blocks += [[Network(family.plain_shape.replace(**stem), plan.rate, seed=s) for s in seeds]]
+            blocks.append(family.stem(mu, seeds))
     known = {run.config for run in runs}
     return [unit for block in blocks for unit in stacks(block) if unit not in known]

@@ -1,8 +1,8 @@
 """The stored ResNets by family, and how each one trained on a slice of the data did on the images held out.
 
-The grid (figures A.7, A.8) trains on the whole set. All others hold images out: their networks are compared at the
-epoch of best *validation* accuracy, and at equal time, counted in gradients: a plain step costs one, a penalized step
-or one of sharpness-aware minimization two.
+Every network trains with images held out. In the grid of learning rates (figures A.7, A.8) they have no part. Elsewhere
+networks are compared at the epoch of best *validation* accuracy, and at equal time, counted in gradients: a plain step
+costs one, a penalized step or one of sharpness-aware minimization two.
 """
 
 from collections.abc import Iterable
@@ -15,13 +15,13 @@ from igr.lab.store import Run, Table
 
 
 def grid_runs(runs: Table) -> Table:
-    """The runs of the grid of learning rates, on the whole training set."""
-    return [run for run in runs if run.config.shape.validation == 0]
+    """The runs of the grid of learning rates: those without penalty and with the usual stem."""
+    return [run for run in runs if not run.config.shape.method and run.config.shape.stem == "3x3"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One network trained with images held out: what it is, and its accuracies against its cost."""
+    """One network: what it is, and its accuracies against its cost."""
 
     h: float
     mu: float  # or the radius, where `kind` is "sam"
@@ -54,8 +54,8 @@ def gradients(shape: Any, step: np.ndarray) -> np.ndarray:
 
 
 def outcomes(runs: Table) -> list[Outcome]:
-    """Every network that was trained with images held out."""
-    return [each for run in runs if run.config.shape.validation for each in _outcomes(run)]
+    """Every network."""
+    return [each for run in runs for each in _outcomes(run)]
 
 
 def _outcomes(run: Run) -> list[Outcome]:
