@@ -28,7 +28,7 @@ def site(tmp_path_factory):
 
 
 def pages(site):
-    return sorted(path for path in site.rglob("*.html") if path.name not in ("404.html", "explorer-page.html"))
+    return sorted(path for path in site.rglob("*.html") if path.name != "explorer-page.html")
 
 
 def test_every_page_of_the_issue_is_there(site):
@@ -89,6 +89,21 @@ def test_pages_open_from_disk_and_ask_for_nothing(chromium, site, width):
     page.goto((site / "explorer.html").as_uri())
     frame = page.frame_locator("iframe.explorer")
     assert frame.locator("#regime").inner_text() == "moderate"
+    page.wait_for_function("document.querySelector('iframe.explorer').style.height !== ''")
+    inside = frame.locator("html").evaluate("(page) => [page.scrollHeight, window.innerHeight]")
+    assert inside[0] <= inside[1], "the frame does not scroll within the page"
     page.get_by_role("link", name="a ricochet").click()
     page.wait_for_function("document.getElementById('regime')?.textContent === 'ricochet'")
+    context.close()
+
+
+def test_the_search_works_from_disk(chromium, site):
+    """Browsers refuse workers there: without the stand-in nothing is ever found."""
+    context = chromium.new_context(viewport={"width": 1600, "height": 900})
+    context.set_offline(True)
+    page = context.new_page()
+    page.goto((site / "results" / "mlp.html").as_uri())
+    page.get_by_role("textbox", name="Search").fill("ricochet")
+    page.locator(".md-search-result__link", has_text="The two-parameter model").first.click()
+    assert page.url.startswith((site / "results" / "two-parameter.html").as_uri())
     context.close()

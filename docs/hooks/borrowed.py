@@ -15,3 +15,8 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
     benchmarks = (ROOT / "benchmarks" / "README.md").read_text("utf-8")
     files.append(File.generated(config, "benchmarks.md", content=benchmarks))
     return files
+
+
+def on_post_template(output: str, template_name: str, **_: Any) -> str:
+    """Leave out the page for missing pages, which finds its style only at the root of a server."""
+    return "" if template_name == "404.html" else output
