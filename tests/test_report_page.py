@@ -167,6 +167,15 @@ def test_it_prints_what_is_folded(page):
     assert page.locator("details.long").nth(0).get_attribute("open") is None
 
 
+def test_heads_of_a_printed_table_are_words_and_not_buttons(page):
+    """Browsers print no button where a head is repeated on the next page."""
+    page.emulate_media(media="print")
+    heads = "[...document.querySelectorAll('#table thead tr:last-child th')]"
+    printed = page.evaluate(f"{heads}.map((head) => getComputedStyle(head, '::before').content.slice(1, -1))")
+    assert printed == ["claim", "in the paper", *2 * ["number", "n", "95 %", "verdict"]]
+    assert not page.locator("#table th button").first.is_visible()
+
+
 @pytest.mark.parametrize("width", [400, 1000, 1600])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_reads_at_any_width_in_light_and_dark(chromium, built, width, scheme):

@@ -18,7 +18,8 @@ THEOREM = """
 <section aria-labelledby="theorem"><h2 id="theorem">The theorem in words</h2>
 <p>Gradient descent takes straight steps of size h along −∇E. It does not stay on the gradient flow of the loss E: the
 flow bends during a step, the step does not. But it stays much closer to the flow of another loss,</p>
-<p class="formula">Ẽ = E + (h/4) |∇E|² = E + λ R<sub>IG</sub>, &nbsp; λ = hm/4, &nbsp; R<sub>IG</sub> = |∇E|²/m,</p>
+<p class="formula"><span>Ẽ = E + (h/4) |∇E|² = E + λ R<sub>IG</sub>,</span> <span>λ = hm/4,</span>
+<span>R<sub>IG</sub> = |∇E|²/m,</span></p>
 <p>with m the number of parameters. One step is within O(h²) of the flow of E and within O(h³) of the flow of Ẽ. So
 descent prefers shallow slopes, more so with larger steps and more parameters, although nobody added a penalty: an
 implicit one. The paper (Barrett &amp; Dherin, ICLR 2021) predicts that networks trained with a larger λ end with a

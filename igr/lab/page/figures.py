@@ -35,8 +35,13 @@ def _about(side: "Chapter") -> str:
     commits = ", ".join(str(each)[:12] for each in side.record.get("commit", []) if each)
     made = f" Commit {commits}; {versions}." if commits else f" {versions}." if versions else ""
     problems = "".join(f'<p class="warn">{escape(problem)}</p>' for problem in side.missing)
-    about = f"<code>{escape(side.command)}</code> {escape(side.about() + made)}"
+    about = f"{_command(side)} {escape(side.about() + made)}"
     return f"<p><strong>{escape(side.source)}:</strong> {about}</p>{problems}"
+
+
+def _command(side: "Chapter") -> str:
+    """A line of code that breaks between words and not at a hyphen."""
+    return f"<code>{' '.join(f'<span>{escape(word)}</span>' for word in side.command.split())}</code>"
 
 
 def _figure(stem: str, sides: "Sequence[Chapter]") -> str:
@@ -64,7 +69,7 @@ def _picture(stem: str, side: "Chapter", caption: Caption) -> str:
 
 def _numbers(stem: str, side: "Chapter") -> str:
     """What the picture shows in numbers, folded, and what they cost."""
-    cost = f"<code>{escape(side.command)}</code> {escape(side.about())}"
+    cost = f"{_command(side)} {escape(side.about())}"
     found = side.captions[stem].numbers(side.findings)
     items = (f"{escape(each.claim)}: {_number(each)}, n = {each.n:,}: {verdict(each)}" for each in found)
     lines = "".join(f"<li>{item}</li>" for item in items)

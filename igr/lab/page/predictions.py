@@ -43,13 +43,12 @@ def predictions(own: "Sequence[Chapter]", other: "Sequence[Chapter]", csv: str) 
     heads = [("claim", "claim"), ("in the paper", "place in the paper")]
     heads += [(name, f"{name}, {group[0].source}") for group in groups for name in ("number", "n", "95 %", "verdict")]
     buttons = "".join(
-        f'<th scope="col" aria-sort="none" data-name="{escape(full)}">'
+        f'<th scope="col" aria-sort="none" data-name="{escape(full)}" data-short="{escape(short)}">'
         f'<button type="button" aria-label="Sort by {escape(full)}">{escape(short)}</button></th>'
         for short, full in heads
     )
-    above = '<tr role="row"><td colspan="2"></td>' + "".join(
-        f'<th scope="colgroup" colspan="4">{escape(group[0].source)}</th>' for group in groups
-    )
+    sources = "".join(f'<th scope="colgroup" colspan="4">{escape(group[0].source)}</th>' for group in groups)
+    above = f'<tr role="row"><td colspan="2"></td>{sources}</tr>' if len(groups) > 1 else ""
     options = "".join(f'<option value="{k}">{escape(full)}</option>' for k, (_, full) in enumerate(heads))
     rows = "".join(_rows(own, other))
     return (
@@ -63,8 +62,8 @@ def predictions(own: "Sequence[Chapter]", other: "Sequence[Chapter]", csv: str) 
         f'<option value="">the order of the paper</option>'
         f'{options}</select></p><p id="table-sorted" role="status" class="soft"></p>'
         '<table id="table" class="sortable stacked" role="table"><caption>A click on a head sorts; a third one '
-        f"restores the order of the paper.</caption><thead>{above if len(groups) > 1 else ''}"
-        f'</tr><tr role="row">{buttons}</tr></thead><tbody>{rows}</tbody></table></section>'
+        f'restores the order of the paper.</caption><thead>{above}<tr role="row">{buttons}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></section>"
     )
 
 
@@ -122,7 +121,7 @@ def _cells(finding: Finding | None, source: str) -> str:
         ("number" if finding.interval else "number empty", "95 %", low, finding.range.replace("-", "−")),
         ("verdict-cell", "", ORDER[finding.verdict], verdict(finding)),
     ]
-    return "".join(
+    return " ".join(  # the spaces are where a narrow page may break
         f'<td role="cell" class="{kind}" data-label="{label}" data-source="{escape(source)}" data-sort="{sort}">'
         f"{text}</td>"
         for kind, label, sort, text in cells

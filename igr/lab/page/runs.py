@@ -29,8 +29,8 @@ def negative(both: "Iterable[Chapter]") -> str:
         against = [finding for finding in each.findings if finding.verdict in (Verdict.FAILS, Verdict.MIXED)]
         lines = "".join(
             f"<li>{verdict(finding)} {escape(finding.claim)} ({escape(finding.paper)}): {escape(finding.number)}"
-            f"{escape(f' {finding.range}' if finding.range else '')}, n = {finding.n:,}."
-            f"{escape(f' {finding.note}.' if finding.note else '')}</li>"
+            f"{escape(f' {finding.range}' if finding.range else '')}, n = {finding.n:,}"
+            f"{escape(f'; {finding.note}' if finding.note else '')}.</li>"
             for finding in sorted(against, key=lambda finding: finding.verdict is Verdict.MIXED)
         )
         parts.append(f"<h3>{escape(each.name)}, {escape(each.source)}</h3><ul>{lines or '<li>None.</li>'}</ul>")
