@@ -37,10 +37,16 @@ def equations(program: Any) -> Iterator[Any]:
     """Every equation of a traced program and of the programs inside it."""
     for equation in program.eqns:
         yield equation
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
-                if hasattr(inner, "eqns"):
-                    yield from equations(inner)
+        for inner in programs(equation):
+            yield from equations(inner)
+
+
+def programs(equation: Any) -> Iterator[Any]:
+    """The programs inside an equation: the bodies of calls, loops and branches."""
+    for value in equation.params.values():
+        for inner in value if isinstance(value, tuple | list) else (value,):
+            if hasattr(inner, "eqns"):
+                yield getattr(inner, "jaxpr", inner)
 
 
 def _product_eps(equation: Any) -> float:

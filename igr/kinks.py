@@ -1,0 +1,128 @@
+"""Where a gradient jumps: whether a loss has kinks, as with ReLU, found in the program of its gradient."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+
+from igr._typing import Loss, Params
+from igr.resolution import programs
+
+# What a value is as a function of the parameters (a square and what is signed never change their sign); a result is as
+# bad as the worst it is made of. Signs count because programs guard against what cannot be: the sum inside `logsumexp`
+# is compared with 0, and so is a variance.
+_ZERO, _CONSTANT, _SQUARE, _SIGNED, _CONTINUOUS, _JUMPING = range(6)
+
+_STEPS = {"sign", "floor", "ceil", "round", "rem", "select_and_scatter_add"}
+# The pivots of a decomposition cancel in what is solved with it, and so do the two parts that bits are split into.
+_NO_STEPS = {"is_finite", "lu", "bitcast_convert_type"}
+_ORDERS = {"lt", "le", "gt", "ge", "sign"}
+_NONNEGATIVE = {"exp", "logistic", "sqrt"}
+# Constant factors are taken for weights of one sign.
+_KEEP_SIGN = {"mul", "div", "reduce_sum", "select_n", "sign"}
+_KEEP_SIGN |= {"broadcast_in_dim", "reshape", "squeeze", "transpose", "convert_element_type"}
+# Functions of JAX that choose by a comparison between two sides whose derivatives meet.
+_MEETING = {"elu", "celu", "selu", "sparse_plus", "sinc"}
+
+
+def has_kinks(loss: Loss, params: Params) -> bool:
+    r"""Whether the gradient of a loss jumps somewhere, found by tracing it.
+
+    $$\nabla E(\theta + \epsilon v) - \nabla E(\theta) \not\to 0 \quad\text{as } \epsilon \to 0,
+    \text{ for some } \theta, v$$
+
+    A comparison of values that depend on the parameters is a step, and so are a sign, the index of a largest value and
+    max-pooling's choice. The gradient jumps if a step reaches it. `max` and `abs` themselves are continuous: what
+    counts is their derivative, so the maximum inside `log_softmax`, the rule of `softplus` and masks of data do not.
+
+    Only the program is known, not the function. A choice whose two sides meet (Huber's loss, a solver that stops at a
+    tolerance) counts as a kink, but for `elu` and its kin; a kernel from elsewhere counts as continuous.
+
+    >>> import jax, jax.numpy as jnp
+    >>> has_kinks(lambda x: jnp.sum(jax.nn.relu(x)), jnp.ones(3)), has_kinks(jax.nn.logsumexp, jnp.ones(3))
+    (True, False)
+    """
+    program = jax.make_jaxpr(jax.grad(loss))(params).jaxpr
+    return _JUMPING in _outputs(program, [_CONTINUOUS] * len(program.invars))
+
+
+def _outputs(program: Any, inputs: list[int]) -> list[int]:
+    """What the outputs of a program are, given what its inputs are."""
+    known = dict(zip(program.invars, inputs, strict=True))
+
+    def kind(variable: Any) -> int:
+        if isinstance(variable, Literal):
+            return _ZERO if np.ndim(variable.val) == 0 and variable.val == 0 else _CONSTANT
+        return known.get(variable, _CONSTANT)
+
+    for equation in program.eqns:
+        known.update(zip(equation.outvars, _results(equation, [*map(kind, equation.invars)]), strict=True))
+    return [*map(kind, program.outvars)]
+
+
+def _results(equation: Any, inputs: list[int]) -> list[int]:
+    name, inner = equation.primitive.name, list(programs(equation))
+    if not inner:
+        return [_result(equation, inputs, out) for out in equation.outvars]
+    if name == "cond":
+        branches = [_outputs(program, inputs[1:]) for program in inner]
+        return [max(inputs[0], *outputs) for outputs in zip(*branches, strict=True)]
+    if name == "scan":
+        return _scanned(equation, inner[0], inputs)
+    if len(inner) == 1 and len(inner[0].invars) == len(inputs):  # a call: jit, remat, shard_map, one with its own rule
+        outputs = _outputs(inner[0], inputs)
+        meets = equation.params.get("name") in _MEETING and _JUMPING not in inputs
+        return [min(kind, _CONTINUOUS) for kind in outputs] if meets else outputs
+    worst = max(inputs, default=_CONSTANT)
+    worst = worst if worst <= _CONSTANT else max(worst, _CONTINUOUS)  # what a loop carries on need not keep its sign
+    outputs = [kind for program in inner for kind in _outputs(program, [worst] * len(program.invars))]
+    return [max([worst, *outputs])] * len(equation.outvars)
+
+
+def _scanned(equation: Any, body: Any, inputs: list[int]) -> list[int]:
+    # The carry has the same shape inside and outside; what is scanned over or stacked has one axis less inside.
+    def alike(outer: Any, inner: Any) -> int:
+        return sum(a.aval.ndim == b.aval.ndim for a, b in zip(outer, inner, strict=True))
+
+    count, end = alike(equation.outvars, body.outvars), alike(equation.invars, body.invars)
+    before = inputs[end - count : end]
+    outputs = _outputs(body, inputs)
+    carry = [*map(max, before, outputs[:count])]
+    if carry == before:
+        return carry + outputs[count:]
+    return _scanned(equation, body, [*inputs[: end - count], *carry, *inputs[end:]])
+
+
+def _result(equation: Any, inputs: list[int], out: Any) -> int:
+    """What one result of a single operation is."""
+    name, worst = equation.primitive.name, max(inputs, default=_CONSTANT)
+    if worst == _JUMPING or _is_step(equation, inputs, out):
+        return _JUMPING
+    if name in _KEEP_SIGN or (name == "max" and worst < _CONTINUOUS and _ZERO in inputs):
+        return worst
+    if worst <= _CONSTANT:
+        return _CONSTANT
+    if name == "square" or (name == "integer_pow" and equation.params["y"] == 2):
+        return _SQUARE
+    # A variance may be the mean square less the square of the mean.
+    if name in _NONNEGATIVE or (name == "sub" and inputs == [_SQUARE, _SQUARE]):
+        return _SIGNED
+    return _CONTINUOUS
+
+
+def _is_step(equation: Any, inputs: list[int], out: Any) -> bool:
+    """Whether an operation takes values that vary continuously to one that does not."""
+    name = equation.primitive.name
+    varying = {v for v, kind in zip(equation.invars, inputs, strict=True) if kind > _CONSTANT and _is_real(v)}
+    if not varying or name in _NO_STEPS or (_is_real(out) and name not in _STEPS):
+        return False
+    one_sign = max(inputs) < _CONTINUOUS
+    if name in ("eq", "ne"):  # with a constant or with itself: a guard against zero, infinity or NaN
+        return len(varying) == 2 and not one_sign
+    return not (name in _ORDERS and one_sign and len(varying) == 1 and _CONSTANT not in inputs)
+
+
+def _is_real(variable: Any) -> bool:
+    return jnp.issubdtype(getattr(variable.aval, "dtype", bool), jnp.inexact)
