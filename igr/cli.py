@@ -28,8 +28,16 @@ from igr.lab.experiments import REGISTRY, load
 from igr.lab.files import StoreError
 from igr.lab.findings import Verdict
 from igr.lab.flags import command_of, split
-from igr.lab.run import OUT, RunOptions, Stopped, compute, say_beforehand
+from igr.lab.run import OUT, SCALES, RunOptions, compute, say_beforehand
 from igr.lab.store import DamageWarning, Store
+
+
+class Commands(TyperGroup):
+    """`igr COMMAND`, in the order of use; typer would put `run`, which has commands of its own, last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """`list` and `run` before the others."""
+        return sorted(super().list_commands(ctx), key=lambda name: name not in ("list", "run"))
 
 
 class Experiments(TyperGroup):
@@ -52,6 +60,7 @@ class Experiments(TyperGroup):
 
 
 app = typer.Typer(
+    cls=Commands,
     help="Implicit gradient regularization: run the paper's experiments, keep the runs, draw the figures.",
     epilog="Example:  igr run two-parameter --scale quick, then  igr report",
     no_args_is_help=True,
@@ -59,8 +68,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(typer.Typer(cls=Experiments, help="Compute what is not stored yet.", no_args_is_help=True), name="run")
-JSON = Annotated[bool, typer.Option("--json", help="print JSON")]
+RUN = "Run one experiment: compute what is not stored yet."
+app.add_typer(
+    typer.Typer(cls=Experiments, help=RUN, subcommand_metavar="EXPERIMENT [OPTIONS]", no_args_is_help=True), name="run"
+)
+JSON = Annotated[bool, typer.Option("--json", help="print JSON instead of tables")]
 FOLDER = Annotated[str, typer.Option("--out", help="folder of stored runs and figures")]
 
 
@@ -80,8 +92,8 @@ def list_experiments(as_json: JSON = False) -> None:
 @app.command()
 def report(
     out: FOLDER = OUT,
-    beside: Annotated[str, typer.Option(help="runs to show beside; default: the repository's")] = "",
-    alone: Annotated[bool, typer.Option("--alone", help="show nothing beside them")] = False,
+    beside: Annotated[str, typer.Option(help="folder of runs to show beside these; default: the repository's")] = "",
+    alone: Annotated[bool, typer.Option("--alone", help="show these runs alone")] = False,
     as_json: JSON = False,
 ) -> None:
     """Redraw figures, findings and a page from stored runs."""
@@ -90,7 +102,7 @@ def report(
 
 @app.command()
 def reproduce(
-    scale: Annotated[Scale, typer.Option(help="how much to compute")] = Scale.QUICK,
+    scale: Annotated[Scale, typer.Option(help=SCALES)] = Scale.QUICK,
     out: FOLDER = OUT,
     jobs: Annotated[int, typer.Option(help="units computed at the same time")] = 1,
     data_dir: Annotated[str, typer.Option(help="folder of data sets; nothing is downloaded then")] = "",
@@ -136,7 +148,7 @@ def export(
 @app.command()
 def data(
     name: Annotated[str, typer.Argument(help="digits, mnist or cifar10")],
-    data_dir: Annotated[str, typer.Option(help="folder to read instead of downloading")] = "",
+    data_dir: Annotated[str, typer.Option(help="folder that has it; nothing is downloaded then")] = "",
 ) -> None:
     """Download a data set, or check the one in a folder."""
     from igr.lab.data import load as load_data
@@ -149,11 +161,14 @@ def main() -> None:
     """Entry point: errors that the user can mend are one sentence and exit code 2."""
     warnings.showwarning = _show_warning
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        code = app(standalone_mode=False) or 0
+        if code == 130:  # what typer makes of Ctrl-C, without a word
+            raise KeyboardInterrupt
+        sys.exit(code)
     except (ConfigError, StoreError) as error:
         _complain(str(error))
         sys.exit(2)
-    except (Stopped, KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         _complain("Stopped. What is finished is kept: the same command goes on from there.")
         sys.exit(130)
     except BrokenPipeError:  # the reader of a pipe has gone

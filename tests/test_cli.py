@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from igr import cli
-from igr.lab.experiments import REGISTRY
+from igr.lab.experiments import REGISTRY, load
 
 
 def igr(*arguments, **options):
@@ -56,8 +56,13 @@ def test_help_fits_a_screen_and_shows_an_example():
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
     assert "igr run two-parameter" in result.stdout
-    for command in ("list", "run", "report", "reproduce"):
-        assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE)
+    commands = re.findall(r"^  ([a-z]+)  ", result.stdout, re.MULTILINE)
+    assert commands == ["list", "run", "report", "reproduce", "explore", "export", "data"]
+
+
+def test_help_of_run_has_every_claim_to_its_end(call):
+    shown = " ".join(call("run", "--help")[1].out.split())
+    assert [name for name in REGISTRY if load(name).CLAIM not in shown] == []
 
 
 def test_run_prints_json_alone_on_its_output(ran):
@@ -138,6 +143,16 @@ def test_interrupt_says_how_to_resume(tmp_path):
     assert "the same command goes on from there" in errors
     assert "Traceback" not in errors
     assert len(list(tmp_path.glob("two-parameter/*/SHA256SUMS"))) == 18
+
+
+def test_an_interrupt_between_units_is_not_silent(monkeypatch, call):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "say_beforehand", interrupted)
+    code, shown = call("reproduce", "--scale", "smoke")
+    assert code == 130
+    assert shown.err.strip() == "Stopped. What is finished is kept: the same command goes on from there."
 
 
 def test_damage_is_named_on_the_screen_and_mended(out, ran):

@@ -79,7 +79,7 @@ def test_only_may_pick_what_follows_and_nothing_else(call, tmp_path):
     assert "best: 1 computed, 0 already there." in said
     code, said = call("--only", "counter 7")
     assert code == 2
-    assert "No unit of best has 'counter 7' in its description, as 'counter 3' would be." in said
+    assert "No unit of best has 'counter 7' in its description; one of them is 'counter 3'." in said
 
 
 def test_a_damaged_run_decides_nothing(call, tmp_path):

@@ -25,7 +25,7 @@ def command_of(function: Any, configs: list[type[Config]], name: str, claim: str
     function.__signature__ = inspect.Signature(parameters)
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(name, help=claim)(function)
+    single.command(name, help=claim, short_help=claim)(function)  # a short help is not cut off
     return get_command(single)
 
 

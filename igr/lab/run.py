@@ -15,13 +15,14 @@ from igr.lab.store import Store
 from igr.lab.work import Unit, run_units
 
 OUT = "out"
+SCALES = "how much: smoke shows that it runs, quick fits a laptop, paper is the paper's"
 
 
 @dataclass(frozen=True)
 class RunOptions(Config):
     """The flags of every `igr run NAME`."""
 
-    scale: Scale = option("how much to compute", Scale.QUICK)  # noqa: RUF009 (it is `dataclasses.field`)
+    scale: Scale = option(SCALES, Scale.QUICK)  # noqa: RUF009 (it is `dataclasses.field`)
     out: str = option("folder of stored runs and figures", OUT)
     jobs: int = option("units computed at the same time", 1)
     json: bool = option("print the findings as JSON", False)
@@ -36,10 +37,6 @@ class RunOptions(Config):
             raise ConfigError(f"There is no folder {self.data_dir!r} to read data sets from.")
 
 
-class Stopped(Exception):
-    """The user pressed Ctrl-C while units were computed."""
-
-
 def compute(name: str, options: RunOptions, own: Config | None) -> bool:
     """Run an experiment's units, then those that they decide; False where one failed."""
     store, console = Store(options.out), Console(stderr=True)
@@ -48,8 +45,8 @@ def compute(name: str, options: RunOptions, own: Config | None) -> bool:
         os.environ["IGR_DATA_DIR"] = options.data_dir
     trials, later = _index(store, name, options, own)
     if not any(options.only in unit.label for unit in trials + later):
-        label = trials[0].label
-        raise ConfigError(f"No unit of {name} has {options.only!r} in its description, as {label!r} would be.")
+        example = trials[0].label
+        raise ConfigError(f"No unit of {name} has {options.only!r} in its description; one of them is {example!r}.")
     done = _work(store, name, trials, options, console)
     if decides(name):
         _, later = _index(store, name, options, own)
@@ -74,10 +71,7 @@ def _work(store: Store, name: str, units: list[Unit], options: RunOptions, conso
         return True
     prepare(store, name, chosen, options.data_dir)
     with Display(console, name, len(chosen)) as display:
-        try:
-            outcome = run_units(store, name, chosen, options.jobs, display)
-        except KeyboardInterrupt:  # typer would end here without a word
-            raise Stopped from None
+        outcome = run_units(store, name, chosen, options.jobs, display)
     text = f"{name}: {len(outcome.computed)} computed, {len(outcome.skipped)} already there"
     console.print(f"{text}, {len(outcome.failed)} failed." if outcome.failed else f"{text}.", highlight=False)
     for label, reason in outcome.failed.items():
