@@ -37,6 +37,7 @@ def stored(**changes):
     [
         ("max_validation", None, [1, 1]),  # the first maximum, among the rows measured in full
         ("first_fit", None, [2, -1]),
+        ("end", None, [4, 4]),
         ("iteration", 20, [2, 2]),
         ("iteration", 35, [2, 2]),
         ("iteration", 41, [-1, -1]),
@@ -63,6 +64,14 @@ def test_the_cohort_has_what_held_at_the_stop():
     assert np.isnan(cohort([stored()], "first_fit")["r_ig"][1])
     assert np.isnan(cohort([stored()], "time", 4.0)["loss"][1])  # it had diverged by then
     assert cohort([]) == {}
+
+
+def test_what_was_not_measured_is_nan():
+    run = stored()
+    metrics = {k: v for k, v in run.metrics.items() if not k.endswith(("test_r_ig", "test_slope"))}
+    for table in (cohort([Run(run.config, metrics, {})], *rule) for rule in ((), ("iteration", 20))):
+        assert np.isnan(table["test_r_ig"]).all()
+        assert np.isfinite(table["r_ig"]).all()
 
 
 def test_fitting_at_the_best_parameters_counts():

@@ -139,6 +139,16 @@ def test_r_ig_may_be_measured_on_the_first_images_alone(getkey):
     assert float(full["r_ig"][0]) != pytest.approx(float(full["test_r_ig"][0]), rel=1e-2)
 
 
+def test_the_test_set_may_go_without_gradients():
+    data, model = images(40), mlp(5, 1, inputs=16)
+    engine = Engine(model, data, 8)
+    stack = engine.init([0])
+    whole, part = (Meter(engine, images(20, seed=1), test_gradient=g).full(stack.params, stack.state) for g in (1, 0))
+    assert set(whole) - set(part) == {"test_r_ig", "test_slope"}
+    for name in part:
+        np.testing.assert_allclose(part[name], whole[name], rtol=1e-5)
+
+
 def test_gradients_come_from_the_float32_model_and_accuracies_from_the_trained_one():
     data = images()
     low, exact = (mlp(12, depth=2, inputs=16, classes=3, compute=c) for c in ("bfloat16", "float32"))

@@ -58,8 +58,9 @@ def legend(figure: Figure, table: Cohort, excluded: bool = True) -> None:
         for w, m in zip(widths, MARKERS, strict=False)
         if len(widths) > 1
     ]
-    words = "not fitted: excluded" if excluded else "never fits exactly"
-    handles.append(Line2D([], [], mfc="none", mec="0.7", color="0.7", marker="o", ls="none", label=words))
+    if excluded or (~table["fitted"] & (table["diverged"] < 0)).any():
+        words = "not fitted: excluded" if excluded else "never fits exactly"
+        handles.append(Line2D([], [], mfc="none", mec="0.7", color="0.7", marker="o", ls="none", label=words))
     if (table["diverged"] >= 0).any():
         handles.append(Line2D([], [], color="0.3", marker="x", ls="none", label="diverged"))
     figure.legend(handles=handles, loc="outside lower center", ncols=min(7, len(handles)), handlelength=1.0)

@@ -6,6 +6,7 @@ parameters were kept and measured in full; the others pick among the rows that w
     max_test         the (first) maximum of the test accuracy
     max_validation   the (first) maximum of the validation accuracy, where images were held out
     first_fit        the first row with 100 % training accuracy
+    end              the last row
     iteration, n     the last row at or before step n
     time, T          the last row at or before the physical time T = i h
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from igr.lab.store import Run, Table
 
-RULES = ("max_test", "max_validation", "first_fit", "iteration", "time")
+RULES = ("max_test", "max_validation", "first_fit", "end", "iteration", "time")
 COLUMNS = (
     "loss", "r_ig", "slope", "param_norm", "train_accuracy", "test_loss", "test_r_ig", "test_slope", "test_accuracy",
 )  # fmt: skip
@@ -49,6 +50,8 @@ def stopping_row(run: Run, rule: str, at: float | None = None) -> np.ndarray:
     if rule == "first_fit":
         met = full & (metrics["train_accuracy"] == 1)
         return np.where(met.any(axis=0), met.argmax(axis=0), -1)
+    if rule == "end":
+        return np.full(len(metrics["seed"]), len(rows) - 1)
     if rule in ("iteration", "time"):
         if at is None:
             raise ValueError(f"the rule {rule!r} needs to know at what {'step' if rule == 'iteration' else 'time'}.")

@@ -172,7 +172,8 @@ def forward_flops(width: int, data: str, stem: str) -> float:
     params, state = jax.eval_shape(network.init, jax.random.key(0))
     x = jax.ShapeDtypeStruct((1, *SHAPES[data]), jnp.float32)
     forward = jax.jit(lambda params, state, x: network.apply(params, state, x, False)[0])
-    return float(forward.lower(params, state, x).cost_analysis()["flops"])  # pyright: ignore
+    with jax.default_device(jax.devices("cpu")[0]):  # a GPU's client cannot analyse a program that is not compiled
+        return float(forward.lower(params, state, x).cost_analysis()["flops"])  # pyright: ignore
 
 
 @functools.cache

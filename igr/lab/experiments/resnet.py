@@ -5,8 +5,9 @@ learning rates (figures A.7, A.8); it is also what the search of mu is compared 
 minimization and a control in which a small step and a penalty have the total rate of a large step. What the search
 decides is repeated with other seeds, thinned out over the steps, and tried with the other stem: `follow_up`.
 
-Equal time throughout: a penalized step costs two gradients, so networks without penalty train at least twice as long,
-and count with what they have reached by then.
+Time is counted in gradients, of which a penalized step costs two. Networks without penalty train until they fit their
+images exactly, after which they hardly test better; no more of that counts than the time of those they are compared
+with.
 """
 
 from collections.abc import Iterable
@@ -38,12 +39,11 @@ class Plan:
     seeds: int
     path: tuple[int, ...]  # epochs after which R_IG is measured, of the first seeds; of all at the end and at the best
     paths: int  # how many seeds these are: on CIFAR-10 a measurement takes as long as nine epochs
-    search: tuple[tuple[float, int], ...]  # penalized: learning rates and their epochs, half as many at most
+    search: tuple[tuple[float, int], ...]  # penalized: learning rates and their epochs
     mus: tuple[float, ...]
     rate: float  # of all that follows
     larger: tuple[float, ...]  # learning rates that the control replaces by a penalty
     radii: tuple[float, ...]  # of sharpness-aware minimization
-    radius: float  # of the penalty's forward difference; 0 is the default of `igr.value_and_grad`
     every: tuple[int, ...]  # steps from one penalty to the next
     stem: bool  # also the 7x7 one
     other_seeds: int  # of what follows
@@ -54,20 +54,20 @@ PLANS = {
     Scale.SMOKE: Plan(
         Shape(model="resnet18", data="digits", train_images=160, validation=32, width=2, batch_size=32,
               precision="highest"),
-        ((0.05, 2), (0.1, 2)), 2, (0, 1), 1, ((0.05, 1), (0.1, 1)), (0.01, 0.1), 0.05, (0.1,), (), 0.1, (), False, 1,
+        ((0.05, 2), (0.1, 2)), 2, (0, 1), 1, ((0.05, 1), (0.1, 1)), (0.01, 0.1), 0.05, (0.1,), (), (), False, 1,
         Measure(),
     ),
     Scale.QUICK: Plan(  # few images, so that narrow networks fit them all in seconds and are far from perfect
         Shape(model="resnet18", data="digits", train_images=800, validation=200, width=4, batch_size=32,
               schedule=Schedule(watch=3)),
         ((0.01, 60), (0.03, 60), (0.1, 60), (0.3, 60), (1.0, 60)), 3, (0, 1, 2, 4, 8, 16, 32), 3,
-        ((0.03, 30), (0.1, 30)), (0.01, 0.03, 0.1), 0.1, (0.3,), (0.1,), 0.1, (2,), False, 3, Measure(),
+        ((0.03, 30), (0.1, 30)), (0.01, 0.03, 0.1), 0.1, (0.3,), (0.1,), (2,), False, 3, Measure(),
     ),
     Scale.PAPER: Plan(
         Shape(model="resnet18", data="cifar10", validation=5000, width=64, batch_size=512, precision="bfloat16",
               measure=Measure(test=False)),
         ((0.005, 120), (0.01, 70), (0.02, 40), (0.05, 32), (0.1, 32), (0.2, 32)), 3, (2, 8), 1,
-        ((0.005, 30), (0.01, 22), (0.02, 16), (0.05, 14)), (0.02, 0.06, 0.2), 0.02, (0.1, 0.2), (0.05, 0.2), 0.0,
+        ((0.005, 70), (0.01, 60), (0.02, 60), (0.05, 40)), (0.02, 0.06, 0.2), 0.02, (0.1, 0.2), (0.05, 0.2),
         (4,), True, 1, Measure(images=10_000, test=False),
     ),
 }  # fmt: skip
@@ -113,8 +113,8 @@ class Family:
 
     def penalized(self, cells: Iterable[tuple[float, float]], seeds: Iterable[int], **shape: object) -> list[Network]:
         """Networks with penalty, for pairs of learning rate and mu."""
-        usual = {"method": "forward", "radius": self.plan.radius, **shape}
-        return [Network(self._shape(self.search[h], None, **usual), h, mu, s) for s in seeds for h, mu in cells]
+        shape = {"method": "forward", **shape}
+        return [Network(self._shape(self.search[h], None, **shape), h, mu, s) for s in seeds for h, mu in cells]
 
     def table(self) -> list[tuple[float, float]]:
         """The table of figure 3c, mu by mu, so that a search that is cut has its columns complete."""
@@ -127,12 +127,12 @@ class Family:
     def sam(self, seeds: Iterable[int]) -> list[Network]:
         """Sharpness-aware minimization at the rate of the comparisons."""
         cells = [(self.plan.rate, radius) for radius in self.plan.radii]
-        return self.penalized(cells, seeds, method="sam", radius=0)
+        return self.penalized(cells, seeds, method="sam")
 
     def stem(self, mu: float, seeds: Iterable[int]) -> list[Network]:
         """The 7x7 stem with Haiku's initialization, without penalty and with it."""
         other, h = {"stem": "7x7", "init": "haiku"}, self.plan.rate
-        plain = [Network(self._shape(2 * self.search[h], None, **other), h, seed=s) for s in seeds]
+        plain = [Network(self._shape(self.grid[h], None, **other), h, seed=s) for s in seeds]
         return plain + self.penalized([(h, mu)], seeds, **other)
 
 

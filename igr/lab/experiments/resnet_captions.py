@@ -9,7 +9,7 @@ CAPTIONS = {
         "Figure A.7: ResNet-18 by iteration",
         "Test accuracy, R_IG, slope, parameter norm, training loss and training accuracy against the iteration, by "
         "learning rate. Thin: each seed; thick: their median. R_IG and what else needs the whole training set is "
-        "measured where the dots are.",
+        "measured where the dots are; where that is costly, along the path of the first seed alone.",
         r"A\.7\b",
     ),
     "resnet-A8": Caption(
@@ -20,16 +20,16 @@ CAPTIONS = {
     ),
     "resnet-3c": Caption(
         "Figure 3c: explicit gradient regularization",
-        "Test accuracy with and without penalty at the rate where the penalty helps most, at equal time (a); the whole "
+        "Test accuracy with and without penalty at the rate where the penalty helps most, against time (a); the whole "
         "search, best validation accuracy of the first seed, the best mu of each rate framed (b); the boost at each "
         "rate in points, a square a seed, with the mean (c). The rate and mu are chosen on held-out images.",
         r"3c\b|equation 8",
     ),
     "resnet-3c-cost": Caption(
         "What the penalty costs, and what could replace it",
-        "The penalty at every step, at every k-th step, after a warm-up, and SAM beside plain training of equal time "
+        "The penalty at every step, at every k-th step, after a warm-up, and SAM beside plain training "
         "(a); test accuracy against the total rate h + 4 mu, arrows from a large step to a small step with penalty of "
         f"the same total (b); both stems (c). {SELECTED} Not in the paper.",
-        r"equal time|h \+ 4 mu|7x7",
+        r"in its time|equal time|h \+ 4 mu|7x7",
     ),
 }

@@ -55,11 +55,11 @@ def _cost(axes: Any, found: list[Outcome]) -> None:
             axes.plot(np.full(len(values), price), values, mark, color=colour, ms=3, alpha=0.5, ls="none")
             axes.plot([price], [values.mean()], mark, color=colour, ms=7, mec="white", label=_name(kind, group))
     axes.set(xlabel=COST, ylabel=SELECTED, title=f"(a) gain against cost, $h$ = {rate:g}")
-    shown = [line.get_ydata() for line in axes.get_lines()[1:]]
-    if shown:
+    shown = [line.get_ydata() if line.get_marker() != "None" else line.get_ydata()[-1:] for line in axes.get_lines()]
+    if shown:  # of the plain networks where they end, not where they begin
         values = np.concatenate(shown)
         reach = max(float(values.max() - values.min()), 0.02)
-        axes.set_ylim(values.min() - reach, values.max() + 0.4 * reach)
+        axes.set_ylim(values.min() - 0.5 * reach, values.max() + 0.4 * reach)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="best")
 

@@ -84,7 +84,7 @@ def _curves(axes: Any, found: list[Outcome]) -> None:
             name = f"$\\mu$ = {group[0].mu:g}" if kind == "penalty" else "no penalty"
             mean = np.nanmean([each.test for each in group], axis=0)
             axes.plot(group[0].cost, mean, color=colour, ls=style, label=f"{name}, n = {len(group)}")
-    axes.set(xlabel=COST, ylabel=ACCURACY, title=f"(a) $h$ = {rate:g}, equal time")
+    axes.set(xlabel=COST, ylabel=ACCURACY, title=f"(a) $h$ = {rate:g}")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="lower right")
 

@@ -1,8 +1,8 @@
 """The stored ResNets by family, and how each one trained on a slice of the data did on the images held out.
 
 Every network trains with images held out. In the grid of learning rates (figures A.7, A.8) they have no part. Elsewhere
-networks are compared at the epoch of best *validation* accuracy, and at equal time, counted in gradients: a plain step
-costs one, a penalized step or one of sharpness-aware minimization two.
+networks are compared at the epoch of best *validation* accuracy, and none has more time than those it is compared with,
+counted in gradients: a plain step costs one, a penalized step or one of sharpness-aware minimization two.
 """
 
 from collections.abc import Iterable
@@ -94,12 +94,16 @@ def select(found: Iterable[Outcome], **wanted: Any) -> list[Outcome]:
 
 
 def table_rates(found: Iterable[Outcome]) -> tuple[list[float], list[float]]:
-    """The learning rates and the mus of the search: mus tried at two rates or more, and the rates they were tried at.
+    """The learning rates and the mus of the search, the rates being those at which some of the mus were tried.
 
-    The control of equal total rates has mus of its own, at one rate: they are no part of the table.
+    A mu that was tried at one rate only, where h + 4 mu is the rate of a plain network, is the control's and no part of
+    the table.
     """
+    found = list(found)
     cells = {(each.h, each.mu) for each in select(found, kind="penalty")}
-    mus = sorted(mu for mu in {mu for _, mu in cells} if len({h for h, other in cells if other == mu}) > 1)
+    totals = {round(each.h, 9) for each in select(found, kind="plain")}
+    tried = {mu: [h for h, other in cells if other == mu] for mu in {mu for _, mu in cells}}
+    mus = sorted(mu for mu, rates in tried.items() if len(rates) > 1 or round(rates[0] + 4 * mu, 9) not in totals)
     return sorted({h for h, mu in cells if mu in mus}), mus
 
 
@@ -126,7 +130,7 @@ def matched(ours: Iterable[Outcome], theirs: Iterable[Outcome]) -> np.ndarray:
 
 
 def gains(ours: Iterable[Outcome], theirs: Iterable[Outcome]) -> np.ndarray:
-    """By how many points of test accuracy ours are ahead of theirs at equal time, seed by seed."""
+    """By how many points of test accuracy ours are ahead of theirs in no more time, seed by seed."""
     accuracies = matched(ours, theirs)
     return 100 * (accuracies[:, 0] - accuracies[:, 1])
 
