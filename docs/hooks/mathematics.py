@@ -14,6 +14,7 @@ PLAIN = '<mo stretchy="false" form="prefix" lspace="0" rspace="0">&#x0007C;</mo>
 RAISED = re.compile(
     rf"{re.escape(BAR)}(?P<inside>(?:(?!{re.escape(BAR)}).)*)<msup>{re.escape(BAR)}(?P<power>.*?)</msup>"
 )
+PRIMED = re.compile(r"<msup>(<m([io])[^>]*>[^<]*</m\2>)<mi>(&#x0203[23];)</mi></msup>")
 LETTER = re.compile(r'<mi mathvariant="(double-struck|script)">(\w)</mi>')
 LETTERS = {("double-struck", "R"): "ℝ", ("script", "N"): "𝒩"}  # browsers have dropped these variants
 
@@ -32,6 +33,7 @@ def _parts(latex: str) -> str:
 def _mathml(latex: str, display: str) -> str:
     """MathML in which |x|^2 is the power of a group and not of its right bar."""
     made = re.sub(r"<mo[^>]*>&#x0007C;</mo>", BAR, convert(html.unescape(latex).strip(), display=display))
+    made = PRIMED.sub(r'\1<mo lspace="0" rspace="0">\3</mo>', made)  # a prime is high and small by itself
     made = LETTER.sub(lambda found: f"<mi>{LETTERS[found[1], found[2]]}</mi>", made)
     made = RAISED.sub(rf"<msup><mrow>{BAR}\g<inside>{BAR}</mrow>\g<power></msup>", made)
     return made.replace(BAR, PLAIN)
