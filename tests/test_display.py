@@ -18,7 +18,7 @@ def shown(monkeypatch):
     def show(terminal, every=0.0):
         monkeypatch.setattr(display, "LINE_EVERY", every)
         file = io.StringIO()
-        with Display(Console(file=file, force_terminal=terminal, width=100), "mlp", 1) as screen:
+        with Display(Console(file=file, force_terminal=terminal, width=100 if terminal else 30), "mlp", 1) as screen:
             screen.started(UNIT)
             screen.progressed(UNIT, 0.25, WORDS)
             screen.progressed(UNIT, 0.5, WORDS)

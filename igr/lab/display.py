@@ -63,14 +63,14 @@ class Display(Watcher):
             if not self.console.is_terminal and now - self.spoken.get(unit.label, now) > LINE_EVERY:  # skipped: silent
                 self.spoken[unit.label] = now
                 elapsed = time.monotonic() - self.begun
-                self.console.print(f"[{elapsed:.0f} s] {fraction:.0%} of {words}", markup=False, highlight=False)
-                if detail:
-                    self.console.print(detail, markup=False, highlight=False)
+                self._say(f"[{elapsed:.0f} s] {fraction:.0%} of {words}" + (f"\n{detail}" if detail else ""))
 
     def ended(self, unit: Unit, how: str) -> None:
         """A unit is done, for better or worse."""
         self.progressed(unit, 1.0, how)
         if not self.console.is_terminal and how != "skipped" and unit.label in self.spoken:
-            self.console.print(
-                f"[{time.monotonic() - self.begun:.0f} s] {how}: {unit.label}", markup=False, highlight=False
-            )
+            self._say(f"[{time.monotonic() - self.begun:.0f} s] {how}: {unit.label}")
+
+    def _say(self, words: str) -> None:
+        """As it stands: where there is no terminal, there is no width to wrap at."""
+        self.console.print(words, markup=False, highlight=False, soft_wrap=True)
