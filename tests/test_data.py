@@ -118,10 +118,11 @@ def test_a_mirror_that_falls_silent_is_left_for_the_next(files, server, tmp_path
     assert fetch(source(one, base, "silent", "good"), cache=tmp_path) == one
 
 
-def test_one_archive_for_all_files_is_downloaded_once(files, server, tmp_path):
+def test_one_archive_for_all_files_is_downloaded_once(files, server, tmp_path, capsys):
     base, asked = server
     assert fetch(source(files, base, "good", archive="all.tar.gz"), cache=tmp_path) == files
     assert asked == [("good", "all.tar.gz")]
+    assert capsys.readouterr() == ("", ""), "no bar where there is no terminal, and none in what a pipe reads"
 
 
 @pytest.mark.parametrize("archive", [None, "all.tar.gz"])

@@ -224,11 +224,13 @@ def _unpacked(archive: Path, source: Source, name: str) -> dict[str, bytes]:
 def _retrieve(url: str, path: Path) -> Path:
     """Download with pooch, under a progress bar where the output is a terminal."""
     import pooch
+    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     pooch.get_logger().setLevel("WARNING")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         downloader = pooch.HTTPDownloader(progressbar=_Bar(progress, path.name), timeout=TIMEOUT)  # pyright: ignore
         pooch.retrieve(url, None, path.name, path.parent, downloader=downloader)  # pyright: ignore
     return path
