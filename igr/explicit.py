@@ -91,17 +91,25 @@ def value_and_grad(
         behind = gradient(add_scaled(params, -eps, g))
         return add_scaled(g, _as(mu, norm2) / eps, jax.tree.map(jnp.subtract, ahead, behind))
 
-    def evaluate(params: Params, *args: Any) -> tuple[Any, Params]:
+    def unpenalized(params: Params, args: tuple) -> tuple[Any, Scalar, Params]:
         out, g = plain(params, *args)
+        return out, squared_norm(g), g
+
+    def both(params: Params, args: tuple) -> tuple[Any, Scalar, Params]:
+        out, norm2, g = unpenalized(params, args)
+        return out, norm2, penalized(params, g, norm2, args)
+
+    def scheduled(params: Params, args: tuple) -> tuple[Any, Scalar, Params]:
+        """A schedule that is zero at this step pays for nothing, and gets g itself."""
+        if method == "exact":  # the derivative of the gradient shares its pass, but only within one branch
+            return jax.lax.cond(mu == 0, unpenalized, both, params, args)
+        out, norm2, g = unpenalized(params, args)
+        return out, norm2, jax.lax.cond(mu == 0, lambda: g, lambda: penalized(params, g, norm2, args))
+
+    def evaluate(params: Params, *args: Any) -> tuple[Any, Params]:
+        gradients = unpenalized if is_zero(mu) else scheduled if isinstance(mu, Tracer) else both
+        out, norm2, grads = gradients(params, args)
         energy, aux = out if has_aux else (out, None)
-        norm2 = squared_norm(g)
-        if is_zero(mu):
-            grads = g
-        elif isinstance(mu, Tracer):
-            # A schedule that is zero at this step pays for nothing, and returns g itself.
-            grads = jax.lax.cond(mu == 0, lambda: g, lambda: penalized(params, g, norm2, args))
-        else:
-            grads = penalized(params, g, norm2, args)
         if value == "penalized":
             energy = energy + (_as(mu, norm2) * norm2).astype(energy.dtype)
         extras = ([aux] if has_aux else []) + ([norm2] if with_norm else [])

@@ -118,6 +118,15 @@ def test_a_schedule_that_is_zero_pays_for_nothing():
         assert len(calls) == passes
 
 
+def test_an_exact_penalty_on_a_schedule_shares_the_pass_of_the_gradient(getkey):
+    """Products outside the branches could not be shared with those of the derivative within."""
+    loss, params, args = mlp_loss(getkey())
+    program = jax.make_jaxpr(lambda mu: igr.value_and_grad(loss, mu)(params, *args))(0.1)
+    outside = [equation.primitive.name for equation in program.eqns]
+    assert "cond" in outside
+    assert "dot_general" not in outside
+
+
 @pytest.mark.parametrize(("method", "passes"), [("forward", 2), ("central", 3)])
 def test_number_of_gradients(method, passes):
     calls = []
