@@ -28,6 +28,7 @@ class Chapter:
     scale: str
     runs: int
     missing: list[str]
+    asked: int = 0  # runs, stored or not
     figures: list[Path] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     record: dict[str, Any] = field(default_factory=dict)
@@ -55,9 +56,9 @@ class Chapter:
     def about(self) -> str:
         """Scale, n, cost and hardware in a sentence."""
         where = ", ".join(str(value) for name in ("device", "precision") for value in self.record.get(name, []))
-        missing = f", {len(self.missing)} missing or damaged" if self.missing else ""
+        stored = f"{self.runs} of {self.asked} runs stored" if self.asked > self.runs else f"{self.runs} stored runs"
         cost = f"{self.record.get('seconds', 0):,.4g} s of computing on {where}"
-        return f"Scale {self.scale}; {self.runs} stored runs{missing}; {cost}."
+        return f"Scale {self.scale}; {stored}; {cost}."
 
 
 def chapter(
@@ -70,7 +71,8 @@ def chapter(
     module, into = load(name), into or store.root
     runs, missing = store.runs(name)
     index = store.read_index(name) or {}
-    found = Chapter(name, module.CLAIM, index.get("scale", ""), len(runs), missing, record=_record(runs), source=source)
+    scale, asked = index.get("scale", ""), len(index.get("units", []))
+    found = Chapter(name, module.CLAIM, scale, len(runs), missing, asked, record=_record(runs), source=source)
     found.command = _command(name, index, getattr(module, "Options", None))
     if not runs:
         return found

@@ -95,19 +95,23 @@ class Store:
             raise StoreError(f"Could not read {self.root / experiment / 'index.json'}: {reason(error)}.") from error
 
     def runs(self, experiment: str) -> tuple[Table, list[str]]:
-        """The finished units of the last run, and one sentence for each that is missing or damaged."""
+        """The finished units of the last run, a sentence for each that is damaged, and one for all not finished."""
         index = self.read_index(experiment)
-        table, problems = [], []
-        for name in index["units"] if index else []:
+        table, problems, unfinished = [], [], 0
+        names = index["units"] if index else []
+        for name in names:
             folder = self.root / experiment / name
             try:
                 table.append(read_run(folder))
             except Damaged as error:
                 problems.append(str(error))
             except FileNotFoundError:
-                problems.append(f"{folder} is not finished.")
+                unfinished += 1
             except ConfigError as error:
                 problems.append(f"{folder} was stored by another version of igr: {error}")
+        if unfinished:
+            which = f"{unfinished} of the {len(names)} units in {self.root / experiment} are not finished"
+            problems.append(f"{which}: the same `igr run {experiment}` goes on with them.")
         return table, problems
 
     def experiments(self) -> list[str]:

@@ -13,7 +13,6 @@ from igr.lab.experiments.resnet_runs import (
     equal_total_rates,
     pairs,
     select,
-    table_rates,
 )
 from igr.lab.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, axes_grid, logarithmic
 
@@ -93,7 +92,7 @@ def _totals(axes: Any, found: list[Outcome]) -> None:
 
 def _stems(axes: Any, found: list[Outcome]) -> None:
     rate = comparisons(found)[0]
-    mus = [0.0, *table_rates(found)[1]]
+    mus = [0.0, *sorted({each.mu for each in found if each.kind == "penalty" and each.h == rate})]
     for stem, mark, colour in (("3x3", "s", ORANGE), ("7x7", "D", PURPLE)):
         cells = [select(found, kind="penalty" if mu else "plain", h=rate, mu=mu, stem=stem) for mu in mus]
         points = [(place, [each.best()[1] for each in cell]) for place, cell in enumerate(cells) if cell]
