@@ -93,7 +93,7 @@ def test_none_is_found_where_none_is_planted():
 def test_given_lambda_a_mediated_correlation_is_told_from_a_direct_one():
     found = verdicts(planted(0.5))
     assert found["Networks with smaller R_IG test better"].verdict == Verdict.HOLDS
-    partial = found["... also among networks of equal lambda"]
+    partial = found["Networks with smaller R_IG test better also among those of equal lambda"]
     assert partial.verdict == Verdict.HOLDS  # here accuracy follows R_IG itself
     assert partial.quantity == "partial Spearman(r_ig, test_accuracy | implicit_rate)"
     runs = planted(0.5)
@@ -103,7 +103,7 @@ def test_given_lambda_a_mediated_correlation_is_told_from_a_direct_one():
         run.metrics["best_test_accuracy"] = 0.9 + 0.01 * np.log10(lam) + 0.001 * noise
     found = verdicts(runs)
     assert found["Networks with smaller R_IG test better"].verdict == Verdict.HOLDS
-    assert found["... also among networks of equal lambda"].verdict == Verdict.MIXED
+    assert found["Networks with smaller R_IG test better also among those of equal lambda"].verdict == Verdict.MIXED
 
 
 def test_networks_that_do_not_fit_are_counted_and_left_out():

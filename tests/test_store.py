@@ -92,7 +92,7 @@ def test_damage_is_named_by_file(store):
     assert runs == []
     assert problems[0] == f"{path} is damaged: its SHA-256 is not the one in SHA256SUMS."
     assert problems[1].startswith("1 of the 2 units in ")
-    assert problems[1].endswith("are not finished: the same `igr run test` goes on with them.")
+    assert problems[1].endswith("are not finished: the same command goes on with them.")
 
 
 def test_what_another_version_stored_is_named_and_redone(store):

@@ -111,7 +111,7 @@ class Store:
                 problems.append(f"{folder} was stored by another version of igr: {error}")
         if unfinished:
             which = f"{unfinished} of the {len(names)} units in {self.root / experiment} are not finished"
-            problems.append(f"{which}: the same `igr run {experiment}` goes on with them.")
+            problems.append(f"{which}: the same command goes on with them.")
         return table, problems
 
     def experiments(self) -> list[str]:

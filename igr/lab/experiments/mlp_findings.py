@@ -79,7 +79,7 @@ def _grid(best: Cohort) -> list[Finding]:
     ]
     note = "mediated by lambda where this is not negative"
     given = correlation(
-        "... also among networks of equal lambda", "not in the paper", best, "r_ig", "test_accuracy", -1,
+        "Networks with smaller R_IG test better also among those of equal lambda", "not in the paper", best, "r_ig", "test_accuracy", -1,
         "implicit_rate", note,
     )  # fmt: skip
     return [*claims, given]
