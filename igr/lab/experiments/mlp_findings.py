@@ -77,9 +77,9 @@ def _grid(best: Cohort) -> list[Finding]:
         correlation("Test accuracy grows with the networks", two, best, "width", "test_accuracy", +1),
         correlation("Networks with smaller R_IG test better", "figure A.6", best, "r_ig", "test_accuracy", -1),
     ]
-    note = "mediated by lambda where this is not negative"
+    claim, note = "Networks with smaller R_IG test better", "mediated by lambda where this is not negative"
     given = correlation(
-        "Networks with smaller R_IG test better also among those of equal lambda", "not in the paper", best, "r_ig", "test_accuracy", -1,
+        f"{claim} also among those of equal lambda", "not in the paper", best, "r_ig", "test_accuracy", -1,
         "implicit_rate", note,
     )  # fmt: skip
     return [*claims, given]
