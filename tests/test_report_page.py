@@ -103,6 +103,20 @@ def test_both_sources_stand_side_by_side(page):
     assert first.bounding_box()["x"] + 100 < second.bounding_box()["x"]
 
 
+def test_a_picture_grows_and_shrinks_by_mouse_and_by_keyboard(page):
+    picture = page.locator("figure").first.locator(".picture").first
+    before = picture.bounding_box()["width"]
+    button = picture.locator("button")
+    button.click()
+    assert picture.bounding_box()["width"] > 1.5 * before
+    assert button.get_attribute("aria-pressed") == "true"
+    button.press("Enter")
+    assert picture.bounding_box()["width"] == pytest.approx(before, abs=1)
+    assert button.get_attribute("aria-pressed") == "false"
+    picture.locator("img").click()
+    assert picture.bounding_box()["width"] > 1.5 * before
+
+
 def test_the_table_sorts_by_mouse_and_by_keyboard(page):
     before = column(page, 2)
     head = page.get_by_role("button", name="Sort by number, these runs")

@@ -61,9 +61,11 @@ def _picture(stem: str, side: "Chapter", caption: Caption) -> str:
     path = next(path for path in side.figures if path.stem == stem and path.suffix == ".png")
     data = base64.b64encode(path.read_bytes()).decode()
     words = escape(f"{caption.title}, {side.source}. {caption.text}")
+    what = escape(f"larger: {caption.title}, {side.source}")
     return (
         f'<div class="picture"><img alt="{words}" src="data:image/png;base64,{data}">'
-        f"{escape(side.source)}, scale {escape(side.scale)}</div>"
+        f"{escape(side.source)}, scale {escape(side.scale)} "
+        f'<button type="button" aria-pressed="false" aria-label="{what}">larger</button></div>'
     )
 
 

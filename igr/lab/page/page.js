@@ -22,5 +22,17 @@ for (const table of document.querySelectorAll("table.sortable")) {
   }));
   list?.addEventListener("change", () => list.value === "" ? sort(0, 0) : sort(Number(list.value), 1));
 }
+// A click on a picture, or on the button below it, gives it the whole width, and on narrow screens more than that.
+for (const picture of document.querySelectorAll(".picture")) {
+  const button = picture.querySelector("button");
+  const toggle = () => {
+    const large = picture.classList.toggle("large");
+    button.setAttribute("aria-pressed", String(large));
+    picture.closest("figure").classList.toggle("wide", large);
+    picture.scrollIntoView({ block: "nearest" });
+  };
+  button.addEventListener("click", toggle);
+  picture.querySelector("img").addEventListener("click", toggle);
+}
 // What is folded away is printed, except the configurations, which would be many pages.
 addEventListener("beforeprint", () => document.querySelectorAll("details:not(.long, .long *)").forEach((each) => { each.open = true; }));
