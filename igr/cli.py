@@ -201,6 +201,7 @@ def _run(name: str, options: RunOptions, own: Config | None) -> None:
 def _report(
     store: Store, as_json: bool, beside: str = "", alone: bool = False, again: bool = True, paths: bool = True
 ) -> None:
+    from igr.lab.display import counting
     from igr.lab.report import build, shipped
 
     for root in (store.root, *([Path(beside)] if beside else [])):
@@ -209,7 +210,8 @@ def _report(
     other = None if alone else Store(beside) if beside else shipped()
     if other and other.root.resolve() == store.root.resolve():
         other = None
-    chapters = build(store, other, again)
+    with counting(Console(stderr=True), "drawing the figures") as watch:
+        chapters = build(store, other, again, watch)
     if as_json:
         print(json.dumps([each.to_dict() for each in chapters], indent=1, default=str))
         return

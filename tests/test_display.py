@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from igr.lab import display
-from igr.lab.display import Display
+from igr.lab.display import Display, counting
 from igr.lab.sweep import Shape, StackRun
 
 UNIT = StackRun(Shape(width=7))
@@ -46,3 +46,20 @@ def test_on_a_terminal_there_is_a_bar_with_an_estimate_and_the_learning_rates_be
     assert "50 %" in text
     assert "h = 0.1  E = 1e-3" in text
     assert "━" in text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_piece_by_piece_there_is_a_bar_or_one_line(terminal):
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=terminal, width=100)
+    with counting(console, "drawing the figures"):
+        pass
+    assert file.getvalue() == "", "what is there already is not spoken of"
+    with counting(console, "drawing the figures") as say:
+        for k in range(4):
+            say(f"drawing mlp-{k}", k / 4)
+    if terminal:
+        assert "drawing mlp-3" in file.getvalue()
+        assert "75 %" in file.getvalue()
+    else:
+        assert file.getvalue() == "drawing the figures ...\n"

@@ -92,6 +92,9 @@ def test_pages_open_from_disk_and_ask_for_nothing(chromium, site, width):
     page.wait_for_function("document.querySelector('iframe.explorer').style.height !== ''")
     inside = frame.locator("html").evaluate("(page) => [page.scrollHeight, window.innerHeight]")
     assert inside[0] <= inside[1], "the frame does not scroll within the page"
+    for name, colours in (("slate", "dark"), ("default", "light")):
+        page.evaluate("(name) => document.body.setAttribute('data-md-color-scheme', name)", name)
+        frame.locator(f"html[data-scheme={colours}]").wait_for()
     page.get_by_role("link", name="a ricochet").click()
     page.wait_for_function("document.getElementById('regime')?.textContent === 'ricochet'")
     context.close()

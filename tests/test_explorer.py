@@ -183,6 +183,22 @@ def test_it_reads_at_any_width_in_light_and_dark(chromium, width, scheme):
         assert plane["width"] >= 360
 
 
+def test_it_follows_the_system_and_is_light_on_paper(chromium):
+    with browsing.opened(chromium, explorer(), color_scheme="dark") as page:
+        landscape = "document.querySelector('#plane canvas').toDataURL()"
+        dark = page.evaluate(landscape)
+        page.emulate_media(color_scheme="light")
+        page.locator("html[data-scheme=light]").wait_for()
+        light = page.evaluate(landscape)
+        assert light != dark
+        page.emulate_media(color_scheme="dark")
+        page.locator("html[data-scheme=dark]").wait_for()
+        assert page.evaluate(landscape) == dark
+        for event, expected in (("beforeprint", light), ("afterprint", dark)):
+            page.evaluate("(name) => dispatchEvent(new Event(name))", event)
+            assert page.evaluate(landscape) == expected
+
+
 def test_the_command_prints_the_path_and_opens_it(monkeypatch, capsys):
     shown = []
     monkeypatch.setattr(webbrowser, "open", lambda url: shown.append(url) or True)

@@ -73,8 +73,11 @@ def test_a_second_time_only_what_changed_is_drawn(stored, built, monkeypatch):
     assert len(chapter.figures) == 12
     assert (stored.root / "index.html").read_text().count("data:image/png;base64,") == 6
     chapter.figures[0].unlink()
-    report.build(stored, again=False)
+    told = []
+    report.build(stored, again=False, watch=lambda what, share: told.append((what, share)))
     assert len(drawn) == 6, "a figure that is gone is drawn again"
+    assert [what for what, _ in told] == [f"drawing {stem.name}" for stem in drawn]
+    assert [share for _, share in told] == pytest.approx([k / 6 for k in range(6)])
     monkeypatch.undo()
     report.build(stored)
     folder = stored.folder("two-parameter", trial)

@@ -1,6 +1,7 @@
 """A chapter: what one store has of one experiment, with its figures and measurements as files."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -62,11 +63,18 @@ class Chapter:
 
 
 def chapter(
-    store: Store, name: str, draw: bool = True, into: Path | None = None, source: str = OWN, again: bool = True
+    store: Store,
+    name: str,
+    draw: bool = True,
+    into: Path | None = None,
+    source: str = OWN,
+    again: bool = True,
+    drawing_now: Callable[[str], None] = lambda stem: None,
 ) -> Chapter:
     """The findings of one experiment and, with `draw`, its figures and measurements as files under `into`.
 
-    Without `again`, files that were made from these very runs by this very code stay as they are.
+    Without `again`, files that were made from these very runs by this very code stay as they are. `drawing_now` is
+    told the name of each figure that is about to be drawn.
     """
     module, into = load(name), into or store.root
     runs, missing = store.runs(name)
@@ -78,17 +86,26 @@ def chapter(
         return found
     found.findings, found.excluded = module.findings(runs), excluded(runs)
     if draw:
-        _draw(found, module, runs, into, "" if source == OWN else "beside", again)
+        _draw(found, module, runs, into, "" if source == OWN else "beside", again, drawing_now)
     return found
 
 
-def _draw(found: Chapter, module: ModuleType, runs: Table, into: Path, aside: str, again: bool) -> None:
+def _draw(
+    found: Chapter,
+    module: ModuleType,
+    runs: Table,
+    into: Path,
+    aside: str,
+    again: bool,
+    drawing_now: Callable[[str], None],
+) -> None:
     """Write the figures and the measurements, or find them as they were written before."""
     mark, stamp = into / "figures" / aside / f".{found.name}.json", stamp_of(runs)
     kept = None if again else recall(mark, stamp)
     if kept is None:
         with drawing.style():
             for stem, figure in module.figures(runs).items():
+                drawing_now(stem)
                 found.figures += drawing.save(figure, into / "figures" / aside / stem)
         for run in runs:
             write_csv(run, into / "data" / aside)

@@ -1,7 +1,9 @@
-"""What a running experiment shows: a bar with an estimate and the last unit's words, or lines where no terminal is."""
+"""What long work shows: a bar with an estimate and the last unit's words, or lines where no terminal is."""
 
+import contextlib
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +20,10 @@ class _Bars(Progress):
 
     detail = ""
 
+    def __init__(self, console: Console):
+        columns = (TextColumn("{task.description}"), BarColumn(14), TextColumn("{task.percentage:>3.0f} %"))
+        super().__init__(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
+
     def get_renderables(self) -> Any:
         yield self.make_tasks_table(self.tasks)
         if self.detail:
@@ -32,8 +38,7 @@ class Display(Watcher):
     """
 
     def __init__(self, console: Console, name: str, count: int):
-        columns = (TextColumn("{task.description}"), BarColumn(14), TextColumn("{task.percentage:>3.0f} %"))
-        self.bars = _Bars(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
+        self.bars = _Bars(console)
         self.console, self.parts, self.spoken = console, dict[str, float](), dict[str, float]()
         self.task = self.bars.add_task(f"{name:38}", total=count)
         self.lock, self.begun = threading.Lock(), time.monotonic()
@@ -74,3 +79,28 @@ class Display(Watcher):
     def _say(self, words: str) -> None:
         """As it stands: where there is no terminal, there is no width to wrap at."""
         self.console.print(words, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def counting(console: Console, name: str) -> Iterator[Callable[[str, float], None]]:
+    """`say(what, share)` for work done piece by piece: a bar of the shares, or a line before the first piece.
+
+    Nothing is shown of work that turns out to be done already.
+    """
+    bars, started = _Bars(console), False
+    task = bars.add_task(f"{name:38}", total=1.0)
+
+    def say(what: str, share: float) -> None:
+        nonlocal started
+        if not started and console.is_terminal:
+            bars.start()
+        elif not started:
+            console.print(f"{name} ...", markup=False, highlight=False)
+        started = True
+        bars.update(task, completed=share, description=f"{what[:38]:38}")
+
+    try:
+        yield say
+    finally:
+        if started and console.is_terminal:
+            bars.stop()

@@ -105,6 +105,9 @@ def arrows(axes: Any, field: Callable[[np.ndarray, np.ndarray], tuple[Any, Any]]
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure as PNG and PDF, whole or not at all, without the time in them."""
     written = []
+    figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
+    figure.draw_without_rendering()  # places everything, which takes as long as drawing: once, not once a file
+    figure.set_layout_engine(None)
     for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None, "Producer": None})):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, metadata=metadata)

@@ -82,9 +82,8 @@ class Meter:
     What is on the training set, and R_IG everywhere, comes from a pass with gradients in float32: by `model`, which is
     the engine's computed in float32 (or the engine's own), with batch norm using batch or running `statistics`, the
     `average` over batches of at most `batch` images, on the first `images` of the training set (0 is all), and on the
-    test set unless `test_gradient` is false. Accuracies
-    and losses of test and validation come from a cheap pass by the engine's own model with running statistics, the
-    same at every point.
+    test set unless `test_gradient` is false. Accuracies and losses of test and validation come from a cheap pass by
+    the engine's own model with running statistics, the same at every point.
     """
 
     def __init__(

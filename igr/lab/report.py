@@ -6,14 +6,14 @@ OUT/figures/        the figures as PNG and PDF; those of the runs shown beside t
 OUT/data/           the measurements of each run as CSV, to which the page links
 """
 
+import itertools
 import json
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 
 from igr.lab.chapter import OWN, SHIPPED
 from igr.lab.chapter import Chapter as Chapter
 from igr.lab.chapter import chapter as chapter
-from igr.lab.experiments import REGISTRY
+from igr.lab.experiments import REGISTRY, load
 from igr.lab.files import write_atomically
 from igr.lab.findings import as_csv, as_markdown
 from igr.lab.page import page
@@ -21,24 +21,35 @@ from igr.lab.store import Store
 from igr.lab.store import shipped as shipped
 
 
-def build(store: Store, beside: Store | None = None, again: bool = True) -> list[Chapter]:
+def build(
+    store: Store,
+    beside: Store | None = None,
+    again: bool = True,
+    watch: Callable[[str, float], None] = lambda what, share: None,
+) -> list[Chapter]:
     """Redraw every figure of the store, and write its findings and one page, with another store's runs beside.
 
-    Without `again`, only the figures whose runs or code have changed are redrawn.
+    Without `again`, only the figures whose runs or code have changed are redrawn. `watch(what, share)` is told of each
+    figure that is about to be drawn, with the share of the figures there may be that come before it.
     """
-    own = _chapters(store, store.root, OWN, again)
-    other = _chapters(beside, store.root, SHIPPED, again) if beside else []
+    sources = [(store, OWN), *([(beside, SHIPPED)] if beside else [])]
+    parts = [(each, source, name) for each, source in sources for name in REGISTRY if name in each.experiments()]
+    sizes = [len(getattr(load(name), "CAPTIONS", {})) for *_, name in parts]
+    chapters = []
+    for k, (each, source, name) in enumerate(parts):
+        count = itertools.count(sum(sizes[:k]))
+
+        def tell(stem: str, count: Iterator[int] = count) -> None:
+            watch(f"drawing {stem}", min(1.0, next(count) / max(1, sum(sizes))))
+
+        chapters.append(chapter(each, name, True, store.root, source, again, tell))
+    own, other = ([each for each in chapters if each.source == source] for source in (OWN, SHIPPED))
     write_atomically(store.root / "findings.json", _json(own))
     write_atomically(store.root / "findings.md", _markdown(own).encode())
     table = as_csv((each.name, each.source, each.scale, finding) for each in own + other for finding in each.findings)
     write_atomically(store.root / "findings.csv", table.encode())
     write_atomically(store.root / "index.html", page(own, other, table).encode())
     return own
-
-
-def _chapters(store: Store, into: Path, source: str, again: bool) -> list[Chapter]:
-    stored = store.experiments()
-    return [chapter(store, name, into=into, source=source, again=again) for name in REGISTRY if name in stored]
 
 
 def _json(chapters: Iterable[Chapter]) -> bytes:

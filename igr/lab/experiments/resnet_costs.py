@@ -14,11 +14,11 @@ from igr.lab.experiments.resnet_runs import (
     pairs,
     select,
 )
-from igr.lab.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, axes_grid, logarithmic
+from igr.lab.figures import BLUE, GREEN, ORANGE, PURPLE, SKY, axes_grid, logarithmic
 
 COST = "epochs of gradients (cost)"
 SELECTED = "test accuracy at best validation"
-LOOKS = {"penalty": (ORANGE, "s"), "warm-up": (GREEN, "D"), "sam": (PURPLE, "^"), "every 2": (SKY, "v")}
+LOOKS = {"penalty": (ORANGE, "s"), "warm-up": (GREEN, "D"), "sam": (PURPLE, "^"), "every": (SKY, "v")}
 
 
 def costs(found: list[Outcome]) -> Figure:
@@ -49,7 +49,7 @@ def _cost(axes: Any, found: list[Outcome]) -> None:
     }
     for kind, group in groups.items():
         if group:
-            colour, mark = LOOKS.get(kind, (GREY, "P"))
+            colour, mark = LOOKS[kind.split()[0]]
             price, values = group[0].cost[-1], np.array([each.best()[1] for each in group])
             axes.plot(np.full(len(values), price), values, mark, color=colour, ms=3, alpha=0.5, ls="none")
             axes.plot([price], [values.mean()], mark, color=colour, ms=7, mec="white", label=_name(kind, group))
