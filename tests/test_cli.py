@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from igr import cli
+from igr.lab import report
 from igr.lab.experiments import REGISTRY, load
 
 
@@ -78,7 +79,7 @@ def test_run_again_computes_nothing_and_report_draws(ran, out, call):
     assert "0 computed, 20 already there." in again.stderr
     assert "verdict" in again.stdout
     assert "\x1b[" not in again.stdout + again.stderr, "no colours where there is no terminal"
-    code, shown = call("report", "--out", str(out))
+    code, shown = call("report", "--out", str(out), "--alone")
     assert code == 0
     for name in ("1a", "1b", "A1", "A2", "phases"):
         assert str(out / "figures" / f"two-parameter-{name}.pdf") in shown.out
@@ -167,10 +168,13 @@ def test_damage_is_named_on_the_screen_and_mended(out, ran):
 
 
 def test_reproduce_runs_the_registry_and_ends_with_verdicts_and_the_page(monkeypatch, call):
-    monkeypatch.setattr(cli, "REGISTRY", {"two-parameter": REGISTRY["two-parameter"]})
+    for module in (cli, report):
+        monkeypatch.setattr(module, "REGISTRY", {"two-parameter": REGISTRY["two-parameter"]})
     code, shown = call("reproduce", "--scale", "smoke", "--out", "here")
     assert code == 0
     assert "two-parameter: 20 of 20 units left, about" in shown.err
+    assert "drawing the figures ..." in shown.err
+    assert "the repository's runs beside" in shown.out
     assert shown.out.rstrip().endswith("here/index.html")
     assert Path("here/figures/two-parameter-1a.png").exists()
     for head in ("claim", "number", "n", "95 %", "verdict"):
@@ -180,6 +184,7 @@ def test_reproduce_runs_the_registry_and_ends_with_verdicts_and_the_page(monkeyp
     code, shown = call("reproduce", "--scale", "smoke", "--out", "here")
     assert "two-parameter: all 20 units are stored" in shown.err
     assert "0 computed, 20 already there." in shown.err
+    assert "drawing" not in shown.err
     assert "[" not in shown.err, "units that are skipped have nothing to say"
     assert Path("here/figures/two-parameter-1a.png").stat().st_mtime_ns == drawn
 
