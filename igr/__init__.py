@@ -6,7 +6,7 @@ For a loss E on m parameters theta and a step size h, gradient descent follows t
 
 more closely than that of E: one step lies within O(h^3) of the flow of E~ and within O(h^2) of the flow of E (Barrett &
 Dherin, Implicit Gradient Regularization, ICLR 2021, Theorem 3.1). Everything here takes a function, as `jax.grad` does:
-`loss(params, *args) -> scalar` on any pytree of parameters. The experiments live in `igr.lab`.
+`loss(params, *args, **kwargs) -> scalar` on any pytree of parameters. The experiments live in `igr.lab`.
 """
 
 from igr import kernel as kernel

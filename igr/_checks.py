@@ -41,8 +41,8 @@ def check_scalar(value: Any) -> None:
 def checked(loss: Loss, has_aux: bool = False) -> Loss:
     """The same loss, which looks at what comes out each time it is traced."""
 
-    def wrapped(params: Params, *args: Any) -> Any:
-        out = loss(params, *args)
+    def wrapped(params: Params, *args: Any, **kwargs: Any) -> Any:
+        out = loss(params, *args, **kwargs)
         if has_aux and not (isinstance(out, tuple) and len(out) == 2):
             raise TypeError("has_aux=True, but the loss did not return a pair (value, aux).")
         check_scalar(out[0] if has_aux else out)

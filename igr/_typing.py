@@ -7,6 +7,6 @@ from jaxtyping import Array, Float, PyTree
 
 Scalar: TypeAlias = Float[Array, ""]
 Params: TypeAlias = PyTree[Array]
-Loss: TypeAlias = Callable[..., Any]  # (params, *args) -> scalar, or (scalar, aux) with has_aux
-Field: TypeAlias = Callable[..., Params]  # (params, *args) -> tangent, same structure as params
+Loss: TypeAlias = Callable[..., Any]  # (params, *args, **kwargs) -> scalar, or (scalar, aux) with has_aux
+Field: TypeAlias = Callable[..., Params]  # (params, *args, **kwargs) -> tangent, same structure as params
 Step: TypeAlias = Callable[[Any], Any]  # state -> next state

@@ -45,9 +45,9 @@ def value_and_gradient(loss: Loss, has_aux: bool = False) -> Any:
     """`jax.value_and_grad` of a loss, with one clear sentence for parameters or values that it cannot take."""
     function = jax.value_and_grad(checked(loss, has_aux), has_aux=has_aux)
 
-    def evaluate(params: Params, *args: Any) -> Any:
+    def evaluate(params: Params, *args: Any, **kwargs: Any) -> Any:
         check_params(params)
-        return function(params, *args)
+        return function(params, *args, **kwargs)
 
     return evaluate
 
@@ -55,7 +55,7 @@ def value_and_gradient(loss: Loss, has_aux: bool = False) -> Any:
 def gradient(loss: Loss) -> Field:
     """The gradient alone, for a loss without aux."""
     both = value_and_gradient(loss)
-    return lambda params, *args: both(params, *args)[1]
+    return lambda params, *args, **kwargs: both(params, *args, **kwargs)[1]
 
 
 def gradient_field(loss: Loss) -> Field:
@@ -72,8 +72,8 @@ def gradient_field(loss: Loss) -> Field:
     """
     ascent = gradient(loss)
 
-    def field(params: Params, *args: Any) -> Params:
-        return jax.tree.map(jnp.negative, ascent(params, *args))
+    def field(params: Params, *args: Any, **kwargs: Any) -> Params:
+        return jax.tree.map(jnp.negative, ascent(params, *args, **kwargs))
 
     return field
 
@@ -92,8 +92,8 @@ def gradient_step(loss: Loss, h: Any) -> Field:
     check_finite("h", h)
     field = gradient_field(loss)
 
-    def step(params: Params, *args: Any) -> Params:
-        return add_scaled(params, h, field(params, *args))
+    def step(params: Params, *args: Any, **kwargs: Any) -> Params:
+        return add_scaled(params, h, field(params, *args, **kwargs))
 
     return step
 
@@ -111,9 +111,9 @@ def hvp(loss: Loss) -> Field:
     """
     slope = gradient(loss)
 
-    def product(params: Params, vector: Params, *args: Any) -> Params:
+    def product(params: Params, vector: Params, *args: Any, **kwargs: Any) -> Params:
         check_params(params)
-        return jax.jvp(lambda p: slope(p, *args), (params,), (vector,))[1]
+        return jax.jvp(lambda p: slope(p, *args, **kwargs), (params,), (vector,))[1]
 
     return product
 

@@ -53,7 +53,7 @@ def value_and_grad(
     kinks, which `"exact"` does not see: the two differ by about as much as $Hg$ itself in small ReLU networks.
 
     Returns what `jax.value_and_grad` does: `(E, gradient)`, or `((E, aux), gradient)` with `has_aux`. Aux (batch-norm
-    state, metrics) comes from the unperturbed pass, and every pass gets the same `args`, random keys included.
+    state, metrics) comes from the unperturbed pass, and every pass gets the same arguments, random keys included.
     `value="penalized"` gives $E + \mu|g|^2$ instead of E. `with_norm=True` puts $|g|^2$, which every method has at
     hand, beside aux: `((E, |g|^2), gradient)`, or `((E, (aux, |g|^2)), gradient)`; divided by m it is $R_{IG}$. Sums
     are in float32 or better; the gradient has the dtype of `params`. Barrett & Dherin (2021), Equation 8.
@@ -75,15 +75,14 @@ def value_and_grad(
             raise ValueError(f"radius must be positive, but it is {radius}.")
     plain = value_and_gradient(loss, has_aux)
 
-    def gradient_at(args: tuple) -> Callable[[Params], Params]:
-        return lambda params: plain(params, *args)[1]
+    def penalized(params: Params, g: Params, norm2: Scalar, at: Any, energy_at: Loss) -> Params:
+        def gradient(p: Params) -> Params:
+            return at(p)[1]
 
-    def penalized(params: Params, g: Params, norm2: Scalar, args: tuple) -> Params:
-        gradient = gradient_at(args)
         if method == "exact":
             hg = jax.jvp(gradient, (params,), (g,))[1]
             return add_scaled(g, 2 * _as(mu, norm2), hg)
-        scale = _length(loss, params, args, method, has_aux) if radius is None else _as(radius, norm2)
+        scale = _length(energy_at, params, method) if radius is None else _as(radius, norm2)
         eps = scale / jnp.sqrt(jnp.where(norm2 > 0, norm2, jnp.ones_like(norm2)))
         ahead = gradient(add_scaled(params, eps, g))
         if method == "forward":
@@ -91,24 +90,30 @@ def value_and_grad(
         behind = gradient(add_scaled(params, -eps, g))
         return add_scaled(g, _as(mu, norm2) / eps, jax.tree.map(jnp.subtract, ahead, behind))
 
-    def unpenalized(params: Params, args: tuple) -> tuple[Any, Scalar, Params]:
-        out, g = plain(params, *args)
-        return out, squared_norm(g), g
+    def evaluate(params: Params, *args: Any, **kwargs: Any) -> tuple[Any, Params]:
+        def at(p: Params) -> Any:
+            return plain(p, *args, **kwargs)
 
-    def both(params: Params, args: tuple) -> tuple[Any, Scalar, Params]:
-        out, norm2, g = unpenalized(params, args)
-        return out, norm2, penalized(params, g, norm2, args)
+        def energy_at(p: Params) -> Any:
+            return loss(p, *args, **kwargs)[0] if has_aux else loss(p, *args, **kwargs)
 
-    def scheduled(params: Params, args: tuple) -> tuple[Any, Scalar, Params]:
-        """A schedule that is zero at this step pays for nothing, and gets g itself."""
-        if method == "exact":  # the derivative of the gradient shares its pass, but only within one branch
-            return jax.lax.cond(mu == 0, unpenalized, both, params, args)
-        out, norm2, g = unpenalized(params, args)
-        return out, norm2, jax.lax.cond(mu == 0, lambda: g, lambda: penalized(params, g, norm2, args))
+        def unpenalized() -> tuple[Any, Scalar, Params]:
+            out, g = at(params)
+            return out, squared_norm(g), g
 
-    def evaluate(params: Params, *args: Any) -> tuple[Any, Params]:
+        def both() -> tuple[Any, Scalar, Params]:
+            out, norm2, g = unpenalized()
+            return out, norm2, penalized(params, g, norm2, at, energy_at)
+
+        def scheduled() -> tuple[Any, Scalar, Params]:
+            """A schedule that is zero at this step pays for nothing, and gets g itself."""
+            if method == "exact":  # the derivative of the gradient shares its pass, but only within one branch
+                return jax.lax.cond(mu == 0, unpenalized, both)
+            out, norm2, g = unpenalized()
+            return out, norm2, jax.lax.cond(mu == 0, lambda: g, lambda: penalized(params, g, norm2, at, energy_at))
+
         gradients = unpenalized if is_zero(mu) else scheduled if isinstance(mu, Tracer) else both
-        out, norm2, grads = gradients(params, args)
+        out, norm2, grads = gradients()
         energy, aux = out if has_aux else (out, None)
         if value == "penalized":
             energy = energy + (_as(mu, norm2) * norm2).astype(energy.dtype)
@@ -124,12 +129,8 @@ def _as(x: Any, like: Scalar) -> Any:
     return jnp.asarray(x).astype(like.dtype)
 
 
-def _length(loss: Loss, params: Params, args: tuple, method: str, has_aux: bool) -> Any:
+def _length(value: Loss, params: Params, method: str) -> Any:
     """The length of the perturbation: above rounding, and short enough for a difference to be a derivative."""
-
-    def value(p: Params) -> Any:
-        return loss(p, *args)[0] if has_aux else loss(p, *args)
-
     unit = resolution(value, params)
     factor = unit ** (1 / 2 if method == "forward" else 1 / 3)
     if unit > jnp.finfo(jnp.float64).eps and factor < KINK_RADIUS and has_kinks(value, params):

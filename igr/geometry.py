@@ -25,11 +25,11 @@ def slope(loss: Loss, has_aux: bool = False) -> Loss:
     """
     square = squared_gradient(loss, has_aux)
 
-    def value(params: Params, *args: Any) -> Any:
+    def value(params: Params, *args: Any, **kwargs: Any) -> Any:
         if has_aux:
-            norm2, aux = square(params, *args)
+            norm2, aux = square(params, *args, **kwargs)
             return _safe_sqrt(norm2), aux
-        return _safe_sqrt(square(params, *args))
+        return _safe_sqrt(square(params, *args, **kwargs))
 
     return value
 
@@ -53,7 +53,7 @@ def angle(loss: Loss) -> Loss:
     0.25
     """
     steepness = slope(loss)
-    return lambda params, *args: jnp.arctan(steepness(params, *args))
+    return lambda params, *args, **kwargs: jnp.arctan(steepness(params, *args, **kwargs))
 
 
 def cos_angle(loss: Loss) -> Loss:
@@ -68,7 +68,7 @@ def cos_angle(loss: Loss) -> Loss:
     0.5
     """
     determinant = metric_determinant(loss)
-    return lambda params, *args: jax.lax.rsqrt(determinant(params, *args))
+    return lambda params, *args, **kwargs: jax.lax.rsqrt(determinant(params, *args, **kwargs))
 
 
 def normal(loss: Loss) -> Any:
@@ -85,8 +85,8 @@ def normal(loss: Loss) -> Any:
     """
     ascent = gradient(loss)
 
-    def value(params: Params, *args: Any) -> tuple[Params, Array]:
-        grads = ascent(params, *args)
+    def value(params: Params, *args: Any, **kwargs: Any) -> tuple[Params, Array]:
+        grads = ascent(params, *args, **kwargs)
         up = jax.lax.rsqrt(1 + squared_norm(grads))
         return jax.tree.map(lambda g: -g * up.astype(g.dtype), grads), up
 
@@ -105,7 +105,7 @@ def metric_determinant(loss: Loss) -> Loss:
     10.0
     """
     square = squared_gradient(loss)
-    return lambda params, *args: 1 + square(params, *args)
+    return lambda params, *args, **kwargs: 1 + square(params, *args, **kwargs)
 
 
 def norm_bound(loss: Loss, h: Any) -> Loss:
@@ -121,7 +121,7 @@ def norm_bound(loss: Loss, h: Any) -> Loss:
     """
     check_finite("h", h)
     steepness = slope(loss)
-    return lambda params, *args: abs(h) * steepness(params, *args)
+    return lambda params, *args, **kwargs: abs(h) * steepness(params, *args, **kwargs)
 
 
 def perturb(key: Key[Array, ""], params: Params, sigma: Any) -> Params:

@@ -55,12 +55,12 @@ def modified_coefficients(field: Field, order: int) -> Callable[..., list[Params
     ahead = order + 1 - back
     weights = log_weights(ahead, back)
 
-    def coefficients(params: Params, *args: Any) -> list[Params]:
+    def coefficients(params: Params, *args: Any, **kwargs: Any) -> list[Params]:
         check_params(params)
         params = jax.tree.map(jnp.asarray, params)
 
         def bound(p: Params) -> Params:
-            return field(p, *args)
+            return field(p, *args, **kwargs)
 
         rate = bound(params)
         zeros = jax.tree.map(jnp.zeros_like, rate)
@@ -126,7 +126,7 @@ def modified_terms(field: Field, order: int) -> tuple[Field, ...]:
 
     def term(k: int) -> Field:
         coefficients = modified_coefficients(field, k)
-        return lambda params, *args: coefficients(params, *args)[k]
+        return lambda params, *args, **kwargs: coefficients(params, *args, **kwargs)[k]
 
     return (field, *(term(k) for k in range(1, order + 1)))
 
@@ -148,8 +148,8 @@ def modified_field(field: Field, h: Any, order: int) -> Field:
     check_order(order)
     coefficients = modified_coefficients(field, order)
 
-    def summed(params: Params, *args: Any) -> Params:
-        total, *rest = coefficients(params, *args)
+    def summed(params: Params, *args: Any, **kwargs: Any) -> Params:
+        total, *rest = coefficients(params, *args, **kwargs)
         for k, term in enumerate(rest, start=1):
             total = add_scaled(total, h**k, term)
         return total

@@ -43,8 +43,8 @@ def squared_gradient(loss: Loss, has_aux: bool = False) -> Loss:
     r"""The squared norm of the gradient, $|\nabla E(\theta)|^2$: the one quantity that the rest is made of."""
     both = value_and_gradient(loss, has_aux)
 
-    def value(params: Params, *args: Any) -> Any:
-        out, grads = both(params, *args)
+    def value(params: Params, *args: Any, **kwargs: Any) -> Any:
+        out, grads = both(params, *args, **kwargs)
         return (squared_norm(grads), out[1]) if has_aux else squared_norm(grads)
 
     return value
@@ -67,12 +67,12 @@ def regularizer(loss: Loss, has_aux: bool = False) -> Loss:
     """
     square = squared_gradient(loss, has_aux)
 
-    def value(params: Params, *args: Any) -> Any:
+    def value(params: Params, *args: Any, **kwargs: Any) -> Any:
         m = num_params(params)
         if has_aux:
-            norm2, aux = square(params, *args)
+            norm2, aux = square(params, *args, **kwargs)
             return norm2 / m, aux
-        return square(params, *args) / m
+        return square(params, *args, **kwargs) / m
 
     return value
 
@@ -92,8 +92,8 @@ def modified_loss(loss: Loss, h: Any, has_aux: bool = False) -> Loss:
     check_finite("h", h)
     both = value_and_gradient(loss, has_aux)
 
-    def value(params: Params, *args: Any) -> Any:
-        out, grads = both(params, *args)
+    def value(params: Params, *args: Any, **kwargs: Any) -> Any:
+        out, grads = both(params, *args, **kwargs)
         energy = out[0] if has_aux else out
         norm2 = squared_norm(grads)
         modified = energy + (jnp.asarray(h).astype(norm2.dtype) / 4 * norm2).astype(energy.dtype)

@@ -146,6 +146,27 @@ def test_what_is_returned(getkey, method):
     assert jax.tree.map(lambda x: x.dtype, grads) == jax.tree.map(lambda x: x.dtype, params)
 
 
+def keyword_loss(params, x, power, *, wide=False, name="sum"):
+    """It chooses in Python by what it is given, as losses with a `training` flag do."""
+    values = (params * x) ** (power if wide else 2)
+    return {"sum": jnp.sum, "mean": jnp.mean}[name](values)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("traced", [False, True])
+def test_arguments_by_name_and_ones_that_are_no_arrays_pass_as_in_jax(method, traced):
+    params, x = jnp.array([1.0, -2.0]), jnp.array([0.5, 0.25])
+    given = {"wide": True, "name": "mean"}
+
+    def penalized(mu):
+        return igr.value_and_grad(keyword_loss, mu, method)(params, x, 4, **given)
+
+    value, grads = jax.jit(penalized)(jnp.array(0.25)) if traced else penalized(0.25)
+    assert value == jax.value_and_grad(keyword_loss)(params, x, 4, **given)[0]
+    bound = reverse_over_reverse(lambda p: keyword_loss(p, x, 4, **given), 0.25)(params)
+    assert relative(grads, bound) < 1e-4
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_random_keys_are_the_same_in_all_passes(getkey, method):
     """With dropout, the gradient is that of the loss with one fixed mask."""

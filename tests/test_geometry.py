@@ -41,6 +41,22 @@ def test_everything_takes_aux_args_jit_and_vmap(getkey):
         assert all(jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(jax.jit(jax.grad(function(loss)))(params, *args)))
 
 
+def test_arguments_may_be_given_by_name():
+    def loss(params, x, *, scale):
+        return scale * jnp.sum((params * x) ** 2)
+
+    params, x = jnp.array([1.0, -2.0]), jnp.array([0.5, 0.25])
+    makers = [igr.regularizer, igr.slope, igr.angle, igr.cos_angle, igr.normal, igr.metric_determinant]
+    makers += [igr.gradient_field, lambda E: igr.norm_bound(E, 0.1), lambda E: igr.modified_loss(E, 0.1)]
+    makers += [lambda E: igr.gradient_step(E, 0.1), lambda E: igr.modified_field(igr.gradient_field(E), 0.1, 2)]
+    makers += [lambda E: igr.modified_terms(igr.gradient_field(E), 1)[1]]
+    for make in makers:
+        by_name, bound = make(loss)(params, x, scale=3.0), make(lambda p: loss(p, x, scale=3.0))(params)
+        assert all(map(jnp.array_equal, jax.tree.leaves(by_name), jax.tree.leaves(bound)))
+    product = igr.hvp(loss)(params, x, x, scale=3.0)
+    assert jnp.array_equal(product, igr.hvp(lambda p: loss(p, x, scale=3.0))(params, x))
+
+
 def test_noise_is_multiplicative_gaussian_and_independent(getkey):
     params = {"w": jnp.full((400, 500), 2.0), "b": jnp.full(100_000, -3.0, jnp.float32), "zero": jnp.zeros(5)}
     noisy = igr.perturb(getkey(), params, sigma=0.5)
