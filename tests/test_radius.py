@@ -41,7 +41,7 @@ def test_the_radius_is_the_length_of_the_perturbation():
 def test_the_default_radius_is_made_for_rounding_but_with_kinks(getkey, activation, dtype, unit, method, root):
     """The root of the rounding unit, bit for bit; with kinks, where that is less than 0.05, this. The length is 1."""
     loss, params, args = mlp_loss(getkey(), activation=activation, dtype=dtype)
-    radius = _length(loss, params, args, method, has_aux=False)
+    radius = _length(lambda p: loss(p, *args), params, method)
     assert radius == jnp.asarray(unit**root if unit else 0.05, radius.dtype)
 
 
