@@ -275,3 +275,21 @@ def test_it_takes_a_loss_over_a_whole_data_set(getkey):
 def test_bad_options(kwargs, message):
     with pytest.raises(ValueError, match=message):
         igr.value_and_grad(generic, **kwargs)
+
+
+@pytest.mark.parametrize(("h", "mu"), [(0.02, 0.06), (0.1, 0.02), (0.5, 0.2)])
+def test_penalized_descent_is_stable_up_to_the_curvature_of_the_docs(h, mu):
+    edge = (np.sqrt(1 + 16 * mu / h) - 1) / (4 * mu)
+    assert 2 / edge == pytest.approx(h / 2 * (1 + np.sqrt(1 + 16 * mu / h)))
+
+    def growth(curvature, mu=mu):
+        def step(x):
+            return x - h * igr.value_and_grad(lambda x: curvature * x**2 / 2, mu)(x)[1]
+
+        path = igr.descend(step, jnp.float64(1.0), 40)
+        return float(abs(path[-1] / path[0])) ** (1 / 40)
+
+    assert growth(0.99 * edge) < 1 < growth(1.01 * edge)
+    assert growth(1.01 * edge, mu=0.0) < 1, "without penalty it is stable there"
+    total = 2 / (h + 4 * mu)
+    assert growth(1.01 * total) < 1, "equal total rates are not equal limits: that of h + 4 mu is lower"

@@ -151,9 +151,24 @@ def test_follow_ups_follow_the_search():
         if run.metrics["learning_rate"][0] == LOW and run.metrics["mu"][0] == PLAN.mus[2]:
             run.metrics["validation_accuracy"][-1] = 0.99
     changed = resnet.follow_up(Scale.QUICK, None, runs)
-    assert {unit.mus for unit in changed if unit.shape.method and unit.learning_rates == (LOW,)} == {(PLAN.mus[2],)}
-    assert {unit.mus for unit in changed if unit.shape.method and unit.learning_rates == (HIGH,)} == {(BEST,)}
+    penalized = [unit for unit in changed if unit.shape.method == "forward"]
+    assert {unit.mus for unit in penalized if unit.learning_rates == (LOW,)} == {(PLAN.mus[2],)}
+    assert {unit.mus for unit in penalized if unit.learning_rates == (HIGH,)} == {(BEST,)}
     assert resnet.findings(runs + planted(changed)), "follow-ups of an older choice are not missed"
+
+
+@pytest.mark.parametrize("best", [0, 1])
+def test_the_first_seed_chooses_the_radius_of_sharpness_aware_minimization(best, monkeypatch):
+    radii = (0.05, 0.2)
+    monkeypatch.setitem(resnet.PLANS, Scale.QUICK, dataclasses.replace(PLAN, radii=radii))
+    runs = planted(resnet.trials(Scale.QUICK))
+    for run in runs:
+        if run.config.shape.method == "sam":
+            run.metrics["validation_accuracy"][-1] = 0.99 if run.config.mus[0] == radii[best] else 0.1
+    ours = [u for u in resnet.follow_up(Scale.QUICK, None, runs) if u.shape.method == "sam"]
+    assert [(u.mus[0], u.seeds[0]) for u in ours] == [(radii[best], 1), (radii[best], 2)]
+    cut = [run for run in runs if run.config.shape.method != "sam" or run.config.mus[0] != radii[1 - best]]
+    assert not [u for u in resnet.follow_up(Scale.QUICK, None, cut) if u.shape.method == "sam"], "not all are tried"
 
 
 def test_what_is_not_finished_decides_nothing():
@@ -219,8 +234,9 @@ def test_the_paper_plan_is_the_papers_where_it_says_something():
     assert all(len(unit.seeds) == 1 for unit in units)
     for unit in grid:
         assert unit.shape.measure.images == 0, "R_IG of the whole training set"
-        measured = unit.shape.schedule.points(unit.shape.steps, 45_000 // 512)[1].sum()
-        assert measured == (1 if unit.seeds[0] else 3), "few measurements, as each takes as long as nine epochs"
+        points, full = unit.shape.schedule.points(unit.shape.steps, 45_000 // 512)
+        assert points[full][-1] == unit.shape.steps
+        assert full.sum() == 1 if unit.seeds[0] else full.sum() >= 9, "one seed has curves: each takes nine epochs"
     rates = {u.learning_rates[0] for u in units if u.shape.method == "forward"}
     assert rates == {0.005, 0.01, 0.02, 0.05} <= {u.learning_rates[0] for u in grid}
     assert [u.seeds[0] for u in units[:6]] == [0] * 6
@@ -234,9 +250,10 @@ def test_options_reach_the_units():
     epoch = (PLAN.base.train_images - PLAN.base.validation) // PLAN.base.batch_size
     assert {u.shape.steps for u in units} == {3 * epoch, 2 * epoch}
     assert {u.seeds[0] for u in units if not u.shape.method} == {0}
-    assert {u.seeds[0] for u in units if u.shape.method == "sam"} == {0, 1}
+    assert {u.seeds[0] for u in units if u.shape.method == "sam"} == {0}
     later = resnet.follow_up(Scale.QUICK, options, planted(units))
     assert {u.shape.steps for u in later} == {2 * epoch}
+    assert {u.seeds[0] for u in later if u.shape.method == "sam"} == {1}
     with pytest.raises(ConfigError, match="must not be negative"):
         resnet.Options(seeds=-1)
 

@@ -38,7 +38,7 @@ class Plan:
     grid: tuple[tuple[float, int], ...]  # plain: learning rates and their epochs, as small ones take longer to fit
     seeds: int
     path: tuple[int, ...]  # epochs after which R_IG is measured, of the first seeds; of all at the end and at the best
-    paths: int  # how many seeds these are: on CIFAR-10 a measurement takes as long as nine epochs
+    paths: int  # how many seeds these are: on CIFAR-10 a measurement takes as long as nine epochs of training
     search: tuple[tuple[float, int], ...]  # penalized: learning rates and their epochs
     mus: tuple[float, ...]
     rate: float  # of all that follows
@@ -66,9 +66,10 @@ PLANS = {
     Scale.PAPER: Plan(
         Shape(model="resnet18", data="cifar10", validation=5000, width=64, batch_size=512, precision="bfloat16",
               measure=Measure(test=False)),
-        ((0.005, 120), (0.01, 70), (0.02, 40), (0.05, 32), (0.1, 32), (0.2, 32)), 3, (2, 8), 1,
+        ((0.005, 120), (0.01, 70), (0.02, 40), (0.05, 32), (0.1, 32), (0.2, 32)), 3,
+        (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96), 1,
         ((0.005, 70), (0.01, 60), (0.02, 60), (0.05, 40)), (0.02, 0.06, 0.2), 0.02, (0.1, 0.2), (0.05, 0.2),
-        (4,), True, 1, Measure(images=10_000, test=False),
+        (4,), True, 3, Measure(images=10_000, test=False),
     ),
 }  # fmt: skip
 
@@ -124,10 +125,9 @@ class Family:
         """Pairs of h and mu with h + 4 mu a larger learning rate: descent with step h has mu = h/4 built in."""
         return [(self.plan.rate, round((big - self.plan.rate) / 4, 9)) for big in self.plan.larger]
 
-    def sam(self, seeds: Iterable[int]) -> list[Network]:
+    def sam(self, radii: Iterable[float], seeds: Iterable[int]) -> list[Network]:
         """Sharpness-aware minimization at the rate of the comparisons."""
-        cells = [(self.plan.rate, radius) for radius in self.plan.radii]
-        return self.penalized(cells, seeds, method="sam")
+        return self.penalized([(self.plan.rate, radius) for radius in radii], seeds, method="sam")
 
     def stem(self, mu: float, seeds: Iterable[int]) -> list[Network]:
         """The 7x7 stem with Haiku's initialization, without penalty and with it."""
@@ -137,16 +137,15 @@ class Family:
 
 
 def trials(scale: Scale, options: Options | None = None) -> list[StackRun]:
-    """The grid with one seed, the search and the control, the other seeds, SAM: a session that is cut has most."""
+    """The grid with one seed, the search and the control, the other seeds of both, SAM: a run that is cut has most."""
     family = Family(scale, options)
     first, rest, others = [0], range(1, family.seeds), range(1, family.other_seeds)
     blocks = [
         family.plain(first),
         family.penalized(family.table() + family.control(), first),
         family.plain(rest),
-        family.sam(first),
+        family.sam(family.plan.radii, first),
         family.penalized(family.control(), others),
-        family.sam(others),
     ]
     return list(dict.fromkeys(unit for block in blocks for unit in stacks(block)))  # the control may be in the table
 
@@ -154,7 +153,7 @@ def trials(scale: Scale, options: Options | None = None) -> list[StackRun]:
 def follow_up(scale: Scale, options: Options | None, runs: Table) -> list[StackRun]:
     """What finished runs decide: at each rate of the search the best mu with other seeds, then the comparisons with it.
 
-    A rate counts as searched when all its mus are finished.
+    A rate counts as searched when all its mus are finished, and SAM when all its radii are.
     """
     family, found = Family(scale, options), outcomes(runs)
     plan = family.plan
@@ -162,6 +161,9 @@ def follow_up(scale: Scale, options: Options | None, runs: Table) -> list[StackR
     best = {h: chosen(found, mus=plan.mus, h=h) for h in family.search if tried[h] >= set(plan.mus)}
     best = {h: mu for h, mu in best.items() if np.isfinite(mu)}  # a rate at which everything diverged decides nothing
     blocks = [family.penalized(best.items(), range(1, family.seeds))]
+    radius = chosen(found, "sam", mus=plan.radii, h=plan.rate)
+    if {each.mu for each in select(found, h=plan.rate, seed=0, kind="sam")} >= set(plan.radii) and np.isfinite(radius):
+        blocks.append(family.sam([radius], range(1, family.other_seeds)))
     if plan.rate in best:
         mu, seeds = best[plan.rate], range(family.other_seeds)
         cell = [(plan.rate, mu)]

@@ -23,7 +23,7 @@ LOOKS = {"penalty": (ORANGE, "s"), "warm-up": (GREEN, "D"), "sam": (PURPLE, "^")
 
 def costs(found: list[Outcome]) -> Figure:
     """What the gain costs at one rate, the control of equal total rates, and the other stem."""
-    figure, (left, middle, right) = axes_grid(1, 3, size=(3.9, 3.4))
+    figure, (left, middle, right) = axes_grid(1, 3, size=(3.9, 4.0))
     _cost(left, found)
     _totals(middle, found)
     _stems(right, found)
@@ -59,8 +59,13 @@ def _cost(axes: Any, found: list[Outcome]) -> None:
         values = np.concatenate(shown)
         reach = max(float(values.max() - values.min()), 0.02)
         axes.set_ylim(values.min() - 0.5 * reach, values.max() + 0.4 * reach)
+    _legend(axes)
+
+
+def _legend(axes: Any) -> None:
+    """Below the panel: within it there is no corner that some network does not need."""
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="best")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, columnspacing=1.2)
 
 
 def _name(kind: str, group: list[Outcome]) -> str:
@@ -87,7 +92,7 @@ def _totals(axes: Any, found: list[Outcome]) -> None:
     axes.set_xticks(ticks, [f"{h:g}" for h in ticks])
     axes.minorticks_off()
     axes.set(xlabel=r"total rate $h + 4\mu$", ylabel=SELECTED, title="(b) arrows: equal total rates")
-    axes.legend(loc="best")
+    _legend(axes)
 
 
 def _stems(axes: Any, found: list[Outcome]) -> None:
@@ -105,5 +110,4 @@ def _stems(axes: Any, found: list[Outcome]) -> None:
             )
     axes.set_xticks(range(len(mus)), [f"{mu:g}" for mu in mus])
     axes.set(xlabel=r"explicit rate $\mu$ (mu)", ylabel=SELECTED, title=f"(c) by $\\mu$, $h$ = {rate:g}")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="best")
+    _legend(axes)
