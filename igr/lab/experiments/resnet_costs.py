@@ -47,12 +47,14 @@ def _cost(axes: Any, found: list[Outcome]) -> None:
     groups = {"penalty": full} | {
         kind: select(found, kind=kind, h=rate, mu=chosen(found, kind, h=rate)) for kind in kinds
     }
-    for kind, group in groups.items():
-        if group:
-            colour, mark = LOOKS[kind.split()[0]]
-            price, values = group[0].cost[-1], np.array([each.best()[1] for each in group])
-            axes.plot(np.full(len(values), price), values, mark, color=colour, ms=3, alpha=0.5, ls="none")
-            axes.plot([price], [values.mean()], mark, color=colour, ms=7, mec="white", label=_name(kind, group))
+    groups = {kind: group for kind, group in groups.items() if group}
+    prices = [group[0].cost[-1] for group in groups.values()]
+    for place, (kind, group) in enumerate(groups.items()):
+        colour, mark = LOOKS[kind.split()[0]]
+        before = prices[:place].count(prices[place])  # those of equal cost stand side by side
+        at, values = prices[place] - 0.03 * before * max(prices), np.array([each.best()[1] for each in group])
+        axes.plot(np.full(len(values), at), values, mark, color=colour, ms=3, alpha=0.5, ls="none")
+        axes.plot([at], [values.mean()], mark, color=colour, ms=7, mec="white", label=_name(kind, group))
     axes.set(xlabel=COST, ylabel=SELECTED, title=f"(a) gain against cost, $h$ = {rate:g}")
     shown = [line.get_ydata() if line.get_marker() != "None" else line.get_ydata()[-1:] for line in axes.get_lines()]
     if shown:  # of the plain networks where they end, not where they begin
