@@ -28,8 +28,8 @@ CAPTIONS = {
     "resnet-3c-cost": Caption(
         "What the penalty costs, and what could replace it",
         "The penalty at every step, at every k-th step, after a warm-up, and SAM beside plain training, those of equal "
-        "cost side by side (a); test accuracy against the total rate h + 4 mu, arrows from a large step to a small step "
-        f"with penalty of the same total (b); both stems (c). {SELECTED} Not in the paper.",
+        "cost side by side (a); test accuracy against the total rate h + 4 mu, arrows from a large step to a small "
+        f"step with penalty of the same total (b); both stems (c). {SELECTED} Not in the paper.",
         r"in its time|equal time|h \+ 4 mu|7x7",
     ),
 }
