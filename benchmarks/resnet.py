@@ -200,8 +200,6 @@ def cases(options):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="width 2, batch 16, 64 images")
-    for size in ("width", "batch", "images"):
-        parser.add_argument(f"--{size}", type=int, help="instead of the device's usual one")
     parser.add_argument("--only", action="append", metavar="TEXT", help="cases whose name has this in it; may repeat")
     parser.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
     parser.add_argument("--rounds", type=int, default=3)
@@ -209,9 +207,7 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="write the rows there too, after each case")
     options = parser.parse_args()
     small = options.small or jax.default_backend() != "gpu"
-    usual = (2, 16, 64) if small else (64, 512, 50_000)
-    given = (options.width, options.batch, options.images)
-    options.width, options.batch, options.images = (own or other for own, other in zip(given, usual, strict=True))
+    options.width, options.batch, options.images = (2, 16, 64) if small else (64, 512, 50_000)
     peak = next((value for kind, value in PEAK.items() if kind in jax.devices()[0].device_kind), None)
     begun, rows, plain = time.perf_counter(), [], None
     try:
