@@ -1,4 +1,4 @@
-"""What a reader can copy runs: the example, and every block of Python in the README and the docs."""
+"""What a reader can copy runs: the examples, and every block of Python in the README and the docs."""
 
 import os
 import re
@@ -31,6 +31,16 @@ def test_minimal_example_shows_the_two_orders():
     assert ratios == pytest.approx([4, 8], rel=0.03)
     distances = [float(x) for x in re.findall(r"([\d.]+) away", out)]
     assert distances == pytest.approx([0.0964, 0.0271], abs=1e-4)
+
+
+def test_a_late_penalty_throws_networks_out_beyond_the_limit_of_stability_and_not_below():
+    lines = run([str(ROOT / "examples" / "late_penalty.py"), "1"]).splitlines()[1:]
+    assert [line.split()[0] for line in lines] == ["tanh", "gelu"]
+    for line in lines:
+        growth = [float(x) for x in re.findall(r"(\S+) \(", line)]
+        assert len(growth) == 6
+        assert all(0 < x < 1 for x in growth[:3]), "0.5, 0.8 and 0.95 times the critical mu"
+        assert not any(x < 100 for x in growth[4:]), "1.25 and 2 times: E grows or is no longer finite"
 
 
 @pytest.mark.parametrize(("page", "n"), BLOCKS, ids=[f"{page.stem}-{n}" for page, n in BLOCKS])
