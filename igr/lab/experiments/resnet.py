@@ -137,7 +137,7 @@ class Family:
 
 
 def trials(scale: Scale, options: Options | None = None) -> list[StackRun]:
-    """The grid with one seed, the search and the control, the other seeds of both, SAM: a run that is cut has most."""
+    """The grid with one seed, the search and the control, other seeds of the grid, SAM, other seeds of the control."""
     family = Family(scale, options)
     first, rest, others = [0], range(1, family.seeds), range(1, family.other_seeds)
     blocks = [
@@ -157,13 +157,18 @@ def follow_up(scale: Scale, options: Options | None, runs: Table) -> list[StackR
     """
     family, found = Family(scale, options), outcomes(runs)
     plan = family.plan
-    tried = {h: {each.mu for each in select(found, h=h, seed=0, kind="penalty")} for h in family.search}
-    best = {h: chosen(found, mus=plan.mus, h=h) for h in family.search if tried[h] >= set(plan.mus)}
-    best = {h: mu for h, mu in best.items() if np.isfinite(mu)}  # a rate at which everything diverged decides nothing
-    blocks = [family.penalized(best.items(), range(1, family.seeds))]
-    radius = chosen(found, "sam", mus=plan.radii, h=plan.rate)
-    if {each.mu for each in select(found, h=plan.rate, seed=0, kind="sam")} >= set(plan.radii) and np.isfinite(radius):
-        blocks.append(family.sam([radius], range(1, family.other_seeds)))
+
+    def settled(kind: str, h: float, candidates: tuple[float, ...]) -> float:
+        """The best mu (or radius) of a rate; NaN while some are to be tried, or where all diverged."""
+        tried = {each.mu for each in select(found, kind=kind, h=h, seed=0)}
+        return chosen(found, kind, mus=candidates, h=h) if tried >= set(candidates) else float("nan")
+
+    best = {h: mu for h in family.search if np.isfinite(mu := settled("penalty", h, plan.mus))}
+    radius = settled("sam", plan.rate, plan.radii)
+    blocks = [
+        family.penalized(best.items(), range(1, family.seeds)),
+        family.sam([radius] if np.isfinite(radius) else [], range(1, family.other_seeds)),
+    ]
     if plan.rate in best:
         mu, seeds = best[plan.rate], range(family.other_seeds)
         cell = [(plan.rate, mu)]
