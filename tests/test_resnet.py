@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from igr.lab import figures as drawing
 from igr.lab.config import ConfigError, Scale
 from igr.lab.excluded import excluded
 from igr.lab.experiments import resnet
@@ -256,27 +255,6 @@ def test_options_reach_the_units():
     assert {u.seeds[0] for u in later if u.shape.method == "sam"} == {1}
     with pytest.raises(ConfigError, match="must not be negative"):
         resnet.Options(seeds=-1)
-
-
-@pytest.mark.parametrize("share", [3, 5, 6, 10, 100])
-def test_figures_are_drawn_of_whatever_is_stored(share, tmp_path):
-    runs = both(lost=(LARGEST,))[:share]
-    names = {"resnet-A7", "resnet-A8", "resnet-3c", "resnet-3c-cost"}
-    with drawing.style():
-        drawn = resnet.figures(runs)
-        for name, figure in drawn.items():
-            assert drawing.save(figure, tmp_path / name)[0].stat().st_size > 5000
-    assert set(drawn) == (names if share > 5 else {"resnet-A7", "resnet-A8"})
-    crosses = [line for line in drawn["resnet-A8"].axes[0].get_lines() if line.get_marker() == "x"]
-    assert sum(len(line.get_xdata()) for line in crosses) == {3: 0, 100: 3}.get(share, 1)
-    assert resnet.findings(runs)
-
-
-def test_the_heat_map_has_a_number_for_every_cell_of_the_search():
-    with drawing.style():
-        axes = resnet.figures(both())["resnet-3c"].axes[1]
-    assert len(axes.texts) == 2 * 4
-    assert len(axes.patches) == 2, "the best mu of each rate"
 
 
 def test_a_small_network_trains_and_decides_from_end_to_end(tmp_path):

@@ -1,0 +1,43 @@
+"""The figures of the ResNets, drawn from planted histories."""
+
+from itertools import pairwise
+
+import pytest
+from test_resnet import LARGEST, both
+
+from igr.lab import figures as drawing
+from igr.lab.experiments import resnet
+
+
+@pytest.mark.parametrize("share", [3, 5, 6, 10, 100])
+def test_figures_are_drawn_of_whatever_is_stored(share, tmp_path):
+    runs = both(lost=(LARGEST,))[:share]
+    names = {"resnet-A7", "resnet-A8", "resnet-3c", "resnet-3c-cost"}
+    with drawing.style():
+        drawn = resnet.figures(runs)
+        for name, figure in drawn.items():
+            assert drawing.save(figure, tmp_path / name)[0].stat().st_size > 5000
+    assert set(drawn) == (names if share > 5 else {"resnet-A7", "resnet-A8"})
+    crosses = [line for line in drawn["resnet-A8"].axes[0].get_lines() if line.get_marker() == "x"]
+    assert sum(len(line.get_xdata()) for line in crosses) == {3: 0, 100: 3}.get(share, 1)
+    assert resnet.findings(runs)
+
+
+def test_the_heat_map_has_a_number_for_every_cell_of_the_search():
+    with drawing.style():
+        axes = resnet.figures(both())["resnet-3c"].axes[1]
+    assert len(axes.texts) == 2 * 4
+    assert len(axes.patches) == 2, "the best mu of each rate"
+
+
+def test_marks_of_equal_cost_do_not_hide_each_other_and_legends_leave_the_panels_free():
+    runs = both()
+    with drawing.style():
+        figure = resnet.figures(runs)["resnet-3c-cost"]
+        figure.draw_without_rendering()
+    means = [line for line in figure.axes[0].get_lines() if line.get_markersize() == 7]
+    assert len(means) == 4, "the penalty, at every 2nd step, after a warm-up, SAM"
+    places = sorted(float(line.get_xdata()[0]) for line in means)
+    assert min(b - a for a, b in pairwise(places)) > 1, "two of each cost, side by side"
+    for axes in figure.axes:
+        assert axes.get_legend().get_window_extent().y1 < axes.get_window_extent().y0
