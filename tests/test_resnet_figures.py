@@ -2,10 +2,12 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
-from test_resnet import LARGEST, both
+from test_resnet import LARGEST, PLAN, both, planted
 
 from igr.lab import figures as drawing
+from igr.lab.config import Scale
 from igr.lab.experiments import resnet
 
 
@@ -41,3 +43,23 @@ def test_marks_of_equal_cost_do_not_hide_each_other_and_legends_leave_the_panels
     assert min(b - a for a, b in pairwise(places)) > 1, "two of each cost, side by side"
     for axes in figure.axes:
         assert axes.get_legend().get_window_extent().y1 < axes.get_window_extent().y0
+
+
+def test_networks_measured_once_are_rings_and_no_part_of_the_curve_of_those_with_a_path():
+    runs = planted(resnet.trials(Scale.QUICK))
+    for run in runs:
+        if run.config.seeds[0]:  # as at paper scale: a hundred times larger, and measured at the end alone
+            run.metrics["r_ig"][:-1] = np.nan
+            run.metrics["r_ig"][-1] *= 100
+    with drawing.style():
+        followed, along, *_ = resnet.figures(runs)["resnet-A7"].axes
+    assert followed.get_title("left") == "(a)", "the test accuracy of every seed"
+    assert along.get_title("left") == "(b) path of 1 of 3 seeds"
+    rings = [line for line in along.get_lines() if line.get_marker() == "o"]
+    thick, thin = (
+        [line for line in along.get_lines() if line not in rings and line.get_linewidth() == width]
+        for width in (1.6, 0.6)
+    )
+    assert (len(thick), len(thin), len(rings)) == (len(PLAN.grid), len(PLAN.grid), 2 * len(PLAN.grid))
+    for line, seed in zip(thick, thin, strict=True):
+        assert line.get_ydata()[-1] == seed.get_ydata()[-1], "the end of the same network"

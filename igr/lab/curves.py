@@ -15,6 +15,7 @@ STYLES = ("-", (0, (6, 1.5)), (0, (1, 1)), "-.", (0, (3, 1, 1, 1, 1, 1)), (0, (8
 
 FEW = 20  # points: up to so many are marked, since a line alone hides where it was measured
 
+Curves = list[tuple[np.ndarray, np.ndarray]]
 Quantity = tuple[str, Callable[[dict[str, Any]], np.ndarray], bool]  # axis label, from the metrics, logarithmic
 
 LOSS: Quantity = ("training loss $E$ (loss)", lambda m: m["loss"], True)
@@ -39,17 +40,22 @@ def panels(runs: Table, quantities: list[Quantity], what: str, physical: bool = 
     columns = 3 if len(quantities) == 6 else 2
     figure, grid = axes_grid(len(quantities) // columns, columns, size=(3.4, 2.7), sharex=True)
     rates = sorted({h for run in runs for h in run.config.learning_rates})
+    seeds = len({s for run in runs for s in run.config.seeds})
     for axes, (label, values, decades), letter in zip(grid.flat, quantities, "abcdef", strict=False):
+        followed = 0
         for i, rate in enumerate(rates):
             colour = colormaps["viridis"](0.92 * i / max(1, len(rates) - 1))
             style = {"color": colour, "ls": STYLES[i % len(STYLES)]}
-            found = _curves(runs, rate, values, physical)
+            found, once = paths(_curves(runs, rate, values, physical))
+            followed = max(followed, len(found))
             for x, y in found:
                 axes.plot(x, y, lw=0.6, alpha=0.35, **style)
+            for x, y in once:
+                axes.plot(x, y, "o", mfc="none", mec=colour, ms=3.5, mew=0.8, ls="none")
             x, y = median_curve(found)
             axes.plot(x, y, lw=1.6, marker="." if len(x) <= FEW else None, label=f"$h$ = {rate:g}", **style)
         axes.set_ylabel(label)
-        axes.set_title(f"({letter})")
+        axes.set_title(f"({letter})" + (f" path of {followed} of {seeds} seeds" if followed < seeds else ""))
         logarithmic(axes, "y" if decades else "")
     if physical or _decades(runs) > 1.5:  # a short history has no room for the labels of a logarithmic axis
         for axes in grid.flat:
@@ -57,7 +63,6 @@ def panels(runs: Table, quantities: list[Quantity], what: str, physical: bool = 
     words = r"physical time $t=ih$ (time)" if physical else "iteration $i$ (step)"
     for axes in grid[-1]:
         axes.set_xlabel(words)
-    seeds = len({s for run in runs for s in run.config.seeds})
     figure.suptitle(f"{what}, median of {seeds} seeds, each of them faint", fontsize=9)
     figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=7 if columns == 3 else 4)
     return figure
@@ -69,7 +74,7 @@ def _decades(runs: Table) -> float:
     return float(np.log10(max(steps) / min(steps))) if steps else 0.0
 
 
-def _curves(runs: Table, rate: float, values: Any, physical: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+def _curves(runs: Table, rate: float, values: Any, physical: bool) -> Curves:
     """A curve for each network of this learning rate, where it was measured; step 0 has no place on a log axis."""
     found = []
     for run in runs:
@@ -82,7 +87,21 @@ def _curves(runs: Table, rate: float, values: Any, physical: bool) -> list[tuple
     return found
 
 
-def median_curve(curves: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def paths(curves: Curves) -> tuple[Curves, Curves]:
+    """Those measured along their way, and those measured once, where others were measured more often.
+
+    A median over both would leap where the second kind joins in: its end would be that of other networks.
+
+    >>> along, once = paths([(np.array([1, 2]), np.array([5.0, 4.0])), (np.array([2]), np.array([9.0]))])
+    >>> len(along), len(once)
+    (1, 1)
+    """
+    longest = max((len(x) for x, _ in curves), default=0)
+    once = [curve for curve in curves if len(curve[0]) <= 1 < longest]
+    return [curve for curve in curves if len(curve[0]) > 1 or longest <= 1], once
+
+
+def median_curve(curves: Curves) -> tuple[np.ndarray, np.ndarray]:
     """The median of curves at each point where one was measured; those not measured there are no part of it.
 
     >>> x, y = median_curve([(np.array([1, 2, 4]), np.array([1.0, 2.0, 3.0])), (np.array([4]), np.array([5.0]))])

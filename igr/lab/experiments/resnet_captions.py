@@ -9,7 +9,8 @@ CAPTIONS = {
         "Figure A.7: ResNet-18 by iteration",
         "Test accuracy, R_IG, slope, parameter norm, training loss and training accuracy against the iteration, by "
         "learning rate. Thin: each seed; thick: their median. R_IG and what else needs the whole training set is "
-        "measured where the dots are; where that is costly, along the path of the first seed alone.",
+        "measured where the dots are; where that is costly, along the path of the first seed alone, and rings are the "
+        "others at their end.",
         r"A\.7\b",
     ),
     "resnet-A8": Caption(

@@ -9,6 +9,7 @@ than three there is a number and no verdict. Plain networks have at most the tim
 import numpy as np
 
 from igr.lab.correlation import correlation, verdict
+from igr.lab.experiments.resnet_paths import grid_table
 from igr.lab.experiments.resnet_runs import (
     Outcome,
     best_rate,
@@ -49,26 +50,6 @@ def _grid(grid: Table) -> list[Finding]:
     return claims + _predictions(pick(last, last["diverged"] < 0), "at the end of training")[:3]
 
 
-def grid_table(grid: Table, rule: str = "max_test") -> Cohort:
-    """One row a network of the grid, with the slope of its path: the geometric mean over the steps all paths have.
-
-    Small rates train longer than large ones: without common steps their paths could not be compared. Where only the
-    first seeds have a path the others have NaN.
-    """
-    steps = [set(run.metrics["step"][run.metrics["full"]].tolist()) for run in grid]
-    first = min(min(run.config.seeds) for run in grid)
-    common = set.intersection(*(mine for run, mine in zip(grid, steps, strict=True) if first in run.config.seeds))
-    paths = []
-    for run, mine in zip(grid, steps, strict=True):
-        rows = np.isin(run.metrics["step"], sorted(common)) if common <= mine else []
-        with np.errstate(invalid="ignore", divide="ignore"):
-            logarithms = np.log(
-                run.metrics["slope"][rows] if len(rows) else np.full((1, len(run.metrics["seed"])), np.nan)
-            )
-        paths.append(np.exp(logarithms.mean(axis=0)))
-    return cohort(grid, rule) | {"path slope": np.concatenate(paths)}
-
-
 def _counted(table: Cohort) -> Finding:
     fits, lost = table["fitted"], int((table["diverged"] >= 0).sum())
     short = table["train_accuracy"][~fits & (table["diverged"] < 0)]
@@ -86,12 +67,22 @@ def _predictions(table: Cohort, when: str) -> list[Finding]:
         # The rates are few and fixed: what is random is the networks.
         return correlation(claim, paper, table, x, y, expected, given, note, networks=True)
 
-    rate, accuracy, path = "learning_rate", "test_accuracy", "geometric mean over the measurements"
+    rate, accuracy = "learning_rate", "test_accuracy"
+    path = "geometric mean over the measurements"
+    losses = "geometric mean over the losses that all networks with a path pass, interpolated between measurements"
     return [
         ranks(f"R_IG falls as h grows, {when}", "prediction 1, A.7, A.8", rate, "r_ig", -1),
         ranks(f"Test accuracy grows with h, {when}", "prediction 3, A.7, A.8", rate, accuracy, +1),
         ranks(f"Slopes fall as h grows, {when}", "prediction 2, A.7", rate, "slope", -1),
         ranks("Slopes along the path fall as h grows", "prediction 2, A.7", rate, "path slope", -1, note=path),
+        ranks(
+            "Slopes at equal training loss fall as h grows",
+            "not in the paper",
+            rate,
+            "slope at equal loss",
+            -1,
+            note=losses,
+        ),
         ranks(f"Networks with smaller R_IG test better, {when}", "A.8", "r_ig", accuracy, -1),
         ranks(
             "Networks with smaller R_IG test better also at equal h",
