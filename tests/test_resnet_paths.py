@@ -57,7 +57,7 @@ def test_networks_without_a_path_have_none_and_decide_nothing():
     loss = decay(0.3)
     usual = [path(0.1, loss, loss), path(0.2, loss, loss)]
     once = path(0.1, loss[-1:], loss[-1:], seed=1, steps=STEPS[-1:])
-    broken = np.where(STEPS > 2, np.nan, 5.0)
+    broken = np.where(STEPS > 2, np.nan, 5.0 - STEPS)  # falls at first, and never as low as the others
     lost = path(0.4, broken, broken, diverged=4)
     values = slopes_at_equal_loss([*usual, once, lost])
     assert values[:2] == pytest.approx(slopes_at_equal_loss(usual), rel=1e-12)

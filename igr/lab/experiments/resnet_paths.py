@@ -60,7 +60,7 @@ def _ways(run: Run) -> list[tuple[np.ndarray, np.ndarray] | None]:
     metrics, ways = run.metrics, []
     for k in range(len(metrics["seed"])):
         loss, slope = metrics["loss"][:, k], metrics["slope"][:, k]
-        seen = metrics["full"] & (metrics["step"] > 0) & (loss > 0) & (slope > 0)  # NaN is neither
+        seen = (metrics["step"] > 0) & (loss > 0) & (slope > 0)  # not where they are NaN: not measured
         x, y = np.log(loss[seen]), np.log(slope[seen])
         lower = x < np.minimum.accumulate(np.concatenate([[np.inf], x[:-1]])) if x.size else np.array([], bool)
         ways.append((x[lower], y[lower]) if lower.sum() > 1 and metrics["diverged"][k] < 0 else None)
