@@ -10,11 +10,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from igr._checks import check_finite, check_params
-from igr._typing import Loss, Params, Scalar
-from igr.regularizer import num_params
+from igr._typing import Loss, Params, RealScalarLike, Scalar
+from igr.regularization import num_params
 
 Model = Callable[[Params, Any], Array]
 
@@ -33,7 +33,7 @@ def ntk(model: Model) -> Callable[..., Array]:
     [[1.0, 1.0], [1.0, 2.0]]
     """
 
-    def value(params: Params, x1: Any, x2: Any = None) -> Array:
+    def value(params: Params, x1: PyTree, x2: PyTree = None) -> Array:
         check_params(params)
         left = jax.jacobian(model)(params, x1)
         right = left if x2 is None else jax.jacobian(model)(params, x2)
@@ -50,7 +50,7 @@ def _last(x: Array, count: int) -> list[int]:
     return list(range(x.ndim - count, x.ndim))
 
 
-def vector_product(model: Model) -> Callable[[Params, Any, Array], Array]:
+def vector_product(model: Model) -> Callable[[Params, PyTree, Array], Array]:
     r"""The kernel of a data set times a vector of its outputs, without forming the kernel or the Jacobian.
 
     $$K_\theta v = J\,(J^\top v), \qquad J = \partial f_\theta(x) / \partial\theta$$
@@ -63,7 +63,7 @@ def vector_product(model: Model) -> Callable[[Params, Any, Array], Array]:
     [0.0, -1.0]
     """
 
-    def value(params: Params, x: Any, vector: Array) -> Array:
+    def value(params: Params, x: PyTree, vector: Array) -> Array:
         check_params(params)
 
         def outputs(p: Params) -> Array:
@@ -76,7 +76,9 @@ def vector_product(model: Model) -> Callable[[Params, Any, Array], Array]:
 
 
 def least_squares(model: Model, scale: float = 1.0) -> Loss:
-    r"""The least-squares loss $E(\theta) = s \sum_i |f_\theta(x_i) - y_i|^2$ of a model, as `loss(params, x, y)`.
+    r"""The least-squares loss $E(\theta) = s \sum_i |f_\theta(x_i) - y_i|^2$ of a `model`, as `loss(params, x, y)`.
+
+    `scale` is $s$: 1 for the sum of squares, 1/n for a mean.
 
     >>> import jax.numpy as jnp
     >>> float(least_squares(lambda w, x: x * w)(jnp.array(2.0), jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0])))
@@ -86,7 +88,7 @@ def least_squares(model: Model, scale: float = 1.0) -> Loss:
     return lambda params, x, y: scale * jnp.sum(jnp.square(model(params, x) - y))
 
 
-def regularizer(model: Model, scale: float = 1.0) -> Callable[[Params, Any, Array], Scalar]:
+def regularizer(model: Model, scale: float = 1.0) -> Callable[[Params, PyTree, Array], Scalar]:
     r"""$R_{IG}$ of the least-squares loss through the kernel.
 
     $$R_{IG}(\theta) = \frac{4 s^2}{m}\, \epsilon^\top K_\theta\, \epsilon, \qquad \epsilon = f_\theta(x) - y$$
@@ -101,14 +103,14 @@ def regularizer(model: Model, scale: float = 1.0) -> Callable[[Params, Any, Arra
     check_finite("scale", scale)
     product = vector_product(model)
 
-    def value(params: Params, x: Any, y: Array) -> Scalar:
+    def value(params: Params, x: PyTree, y: Array) -> Scalar:
         residual = model(params, x) - y
         return 4 * scale**2 * jnp.vdot(residual, product(params, x, residual)) / num_params(params)
 
     return value
 
 
-def modified_loss(model: Model, h: Any, scale: float = 1.0) -> Callable[[Params, Any, Array], Scalar]:
+def modified_loss(model: Model, h: RealScalarLike, scale: float = 1.0) -> Callable[[Params, PyTree, Array], Scalar]:
     r"""The modified loss of least squares as one quadratic form in the residuals.
 
     $$\tilde E(\theta) = s\, \epsilon^\top (1 + s h K_\theta)\, \epsilon$$
@@ -124,7 +126,7 @@ def modified_loss(model: Model, h: Any, scale: float = 1.0) -> Callable[[Params,
     check_finite("h", h)
     product = vector_product(model)
 
-    def value(params: Params, x: Any, y: Array) -> Scalar:
+    def value(params: Params, x: PyTree, y: Array) -> Scalar:
         residual = model(params, x) - y
         return scale * jnp.vdot(residual, residual + scale * h * product(params, x, residual))
 

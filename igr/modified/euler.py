@@ -6,41 +6,23 @@ own, and `step_field`, the same field for any step map from its iterates alone.
 """
 
 from collections.abc import Callable
-from math import comb
-from typing import Any
+from typing import Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
 
 from igr._checks import check_finite, check_order, check_params
-from igr._typing import Field, Params, Step
+from igr._typing import Field, Params, RealScalarLike
 from igr.calculus import add_scaled
-from igr.taylor import Series, compose, shift
+from igr.compilation import eagerly_compiled
+from igr.modified.iterates import log_weights
+from igr.modified.taylor import Series, compose, shift
 
 
-def log_weights(ahead: int, back: int = 0) -> dict[int, float]:
-    r"""The weights of the iterates $x_{-p}, \dots, x_q$ in the truncated logarithm of a step map.
+def modified_coefficients(field: Field, order: SupportsIndex) -> Callable[..., list[Params]]:
+    r"""All of $f_0, \dots, f_n$ of a `field` at a point in one pass, where n is `order`.
 
-    $$\sum_{k=1}^q \frac{(-1)^{k+1}}{k} \Delta^k x_0 = \sum_{j} w_j x_j, \qquad
-    w_j = \frac{(-1)^{j+1}}{j}\, \frac{p!\, q!}{(p + j)!\, (q - j)!}\ (j \ne 0), \qquad \sum_j w_j = 0$$
-
-    The left side is for p = 0. In general it is the derivative at j = 0 of the polynomial through the iterates, of
-    which the one-sided rule is the case that needs no inverse step.
-
-    >>> log_weights(2)
-    {0: -1.5, 1: 2.0, 2: -0.5}
-    >>> log_weights(1, back=1)
-    {0: 0.0, -1: -0.5, 1: 0.5}
-    """
-    p, q = back, ahead
-    nodes = [j for j in range(-p, q + 1) if j]
-    pairs = comb(p + q, p)
-    weights = {j: (-1) ** (j + 1) / j * comb(p + q, p + j) / pairs for j in nodes}
-    return {0: 0.0 - sum(weights.values()), **weights}
-
-
-def modified_coefficients(field: Field, order: int) -> Callable[..., list[Params]]:
-    r"""All of $f_0, \dots, f_n$ at a point, in one pass; what `modified_terms` and `modified_field` are made of.
+    `modified_terms` and `modified_field` use it.
 
     The iterates of explicit Euler are power series in h, $\theta_{j+1}(h) = \theta_j(h) + h f(\theta_j(h))$, whose
     coefficients come from Taylor-mode differentiation of f. The pull-back of the step map is
@@ -48,14 +30,15 @@ def modified_coefficients(field: Field, order: int) -> Callable[..., list[Params
     $f_k$. With n + 1 iterates beside $\theta_0$ the first n + 1 coefficients are exact. The cost is that of n Taylor
     evaluations of f, each quadratic in n; the Lie-derivative recursion costs exponentially more.
     """
-    check_order(order)
+    order = check_order(order)
     # The one-sided rule loses a bit to rounding with each order. Past eight orders half of the iterates are taken
     # backwards in time instead, which costs more (each is an implicit step) and loses almost nothing.
     back = 0 if order <= 8 else (order + 1) // 2
     ahead = order + 1 - back
     weights = log_weights(ahead, back)
 
-    def coefficients(params: Params, *args: Any, **kwargs: Any) -> list[Params]:
+    @eagerly_compiled
+    def coefficients(params: Params, *args: object, **kwargs: object) -> list[Params]:
         check_params(params)
         params = jax.tree.map(jnp.asarray, params)
 
@@ -105,7 +88,7 @@ def _accumulate(step: Callable[[Series], Series], iterate: Series, total: Series
     return total
 
 
-def modified_terms(field: Field, order: int) -> tuple[Field, ...]:
+def modified_terms(field: Field, order: SupportsIndex) -> tuple[Field, ...]:
     r"""The coefficients $f_0, f_1, \dots, f_{order}$ of the modified equation of explicit Euler, each a field.
 
     $$\tilde f = f_0 + h f_1 + h^2 f_2 + \cdots, \qquad
@@ -114,15 +97,19 @@ def modified_terms(field: Field, order: int) -> tuple[Field, ...]:
     For any smooth field, gradient or not. The flow of $f_0 + \dots + h^n f_n$ for the time h meets the Euler step up to
     $O(h^{n+2})$. For $f = -\nabla E$: $h f_1 = -\nabla \frac h4 |\nabla E|^2$, the paper's regularizer; $f_2$ and the
     later ones are in general not gradients, and the recursion of the paper's appendix, which takes them to be, is wrong
-    from $f_3$ on. The series is asymptotic: on a quadratic it converges for $h\lambda < 1$ only. Reference: Hairer,
-    Lubich & Wanner, Geometric Numerical Integration, section IX.1; normalisation: $f_k$ stands without factorial.
+    from $f_3$ on. The field is taken as it is computed: what a loss stops by `jax.lax.stop_gradient` (the target of a
+    temporal difference) still moves with the parameters. The series is asymptotic: on a quadratic it converges for
+    $h\lambda < 1$ only. Reference: Hairer, Lubich & Wanner, Geometric Numerical Integration, section IX.1;
+    normalisation: $f_k$ stands without factorial.
+
+    What is compiled belongs to the functions that are returned: make them once and call them often.
 
     >>> import jax.numpy as jnp
     >>> f0, f1, f2 = modified_terms(lambda x: -x, order=2)  # log(1 - h)/h = -1 - h/2 - h^2/3 - ...
     >>> [round(float(f(jnp.array(6.0))), 6) for f in (f0, f1, f2)]
     [-6.0, -3.0, -2.0]
     """
-    check_order(order)
+    order = check_order(order)
 
     def term(k: int) -> Field:
         coefficients = modified_coefficients(field, k)
@@ -131,7 +118,7 @@ def modified_terms(field: Field, order: int) -> tuple[Field, ...]:
     return (field, *(term(k) for k in range(1, order + 1)))
 
 
-def modified_field(field: Field, h: Any, order: int) -> Field:
+def modified_field(field: Field, h: RealScalarLike, order: SupportsIndex) -> Field:
     r"""The modified field of explicit Euler, truncated after $h^{order}$.
 
     $$\tilde f_n(\theta) = \sum_{k=0}^{n} h^k f_k(\theta)$$
@@ -145,63 +132,13 @@ def modified_field(field: Field, h: Any, order: int) -> Field:
     True
     """
     check_finite("h", h)
-    check_order(order)
+    order = check_order(order)
     coefficients = modified_coefficients(field, order)
 
-    def summed(params: Params, *args: Any, **kwargs: Any) -> Params:
+    def summed(params: Params, *args: object, **kwargs: object) -> Params:
         total, *rest = coefficients(params, *args, **kwargs)
         for k, term in enumerate(rest, start=1):
             total = add_scaled(total, h**k, term)
         return total
 
     return summed
-
-
-def step_field(step: Step, order: int, of: Callable[[Any], Params] | None = None) -> Callable[[Any], Params]:
-    r"""The modified field of any step map close to the identity, from its iterates alone.
-
-    $$G(x) = \sum_{k=1}^n \frac{(-1)^{k+1}}{k} \Delta^k x, \qquad \Delta x = \Phi(x) - x$$
-
-    The flow of G for the time **1** is the step $\Phi$ up to $O(h^{n+1})$; divide by h for a field in the time t = nh.
-    It costs exactly `order` evaluations of the step and no derivative, so the step may be anything: an optax update,
-    an epoch, a black box. Source of the idea: Gelfreich & Vieiro, Nonlinearity 31 (2018) 4263.
-
-    An optimizer with memory has a state that is not close to the identity (momentum shrinks by a factor each step),
-    and on the full state the error does not fall with h at all. Let `step` map the whole state, take the parameters
-    out of it with `of`, and evaluate at a state that has been run in: after $K \gtrsim \log(tol)/\log\beta$ steps of
-    momentum $\beta$ the orders are those of a method without memory.
-
-    It breaks where the logarithm does: in a direction with $h\lambda > 1$ the terms grow; in float32 nothing is gained
-    beyond order 2 (the weights amplify rounding by 4, 7, 11, 17, ... on an increment of size h); gradient noise is
-    amplified the same way; and a step that is not smooth (sign, clipping, a ReLU kink, a schedule that changes from
-    step to step) has no higher orders to find.
-
-    >>> import jax.numpy as jnp
-    >>> G = step_field(lambda x: x - 0.1 * x, order=12)
-    >>> bool(jnp.allclose(G(jnp.array(1.0)), jnp.log(0.9), atol=1e-12))
-    True
-    """
-    check_order(order, least=1)
-    weights = log_weights(order)
-    # sum_j w_j x_j = sum_j W_j (x_j - x_{j-1}) with W_j = w_j + ... + w_n, as the weights sum to zero. The increments
-    # are small, the iterates are not: this form does not cancel.
-    tails = jnp.asarray([sum(weights[i] for i in range(j, order + 1)) for j in range(1, order + 1)], float)
-    part = (lambda state: state) if of is None else of
-
-    def field(state: Any) -> Params:
-        state = jax.tree.map(jnp.asarray, state)
-        check_params(part(state))
-
-        def advance(carry, weight):
-            state, total = carry
-            following = step(state)
-            total = jax.tree.map(
-                lambda t, new, old: t + weight.astype(t.dtype) * (new - old), total, part(following), part(state)
-            )
-            return (following, total), None
-
-        zeros = jax.tree.map(jnp.zeros_like, part(state))
-        (_, total), _ = jax.lax.scan(advance, (state, zeros), tails)
-        return total
-
-    return field

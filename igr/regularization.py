@@ -1,17 +1,16 @@
 """R_IG, its rate lambda, and the modified loss that gradient descent follows."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from igr._checks import check_finite, check_params
-from igr._typing import Loss, Params
+from igr._typing import Loss, LossValue, Params, RealScalarLike
 from igr.calculus import squared_norm, value_and_gradient
 
 
 def num_params(params: Params) -> int:
-    """The number m of parameters, counted over all leaves.
+    """The number m of parameters in `params`, counted over all leaves.
 
     >>> import jax.numpy as jnp
     >>> num_params({"w": jnp.zeros((3, 4)), "b": jnp.zeros(4)})
@@ -21,29 +20,32 @@ def num_params(params: Params) -> int:
     return sum(jnp.size(leaf) for leaf in jax.tree.leaves(params))
 
 
-def implicit_rate(h: Any, params: Params | int) -> Any:
-    r"""The implicit regularization rate, from the parameters or from their number m.
+def implicit_rate(h: RealScalarLike, params: Params | int) -> RealScalarLike:
+    r"""The implicit regularization rate for a learning rate `h` and `params`, or their number m instead of them.
 
     $$\lambda = \frac{h m}{4}$$
 
     It multiplies $R_{IG}$, which is divided by m, so the product $\lambda R_{IG} = \frac h4 |\nabla E|^2$ does not
-    depend on m. Barrett & Dherin (2021), Equation 3.
+    depend on m. The number m must be an integer: 200.0 could be a parameter, and is refused.
+    Barrett & Dherin (2021), Equation 3.
 
     >>> implicit_rate(0.1, 200)
     5.0
     """
     check_finite("h", h)
-    m = params if isinstance(params, int) else num_params(params)
+    if isinstance(params, float | np.floating):
+        raise TypeError(f"the number of parameters must be a whole number, not {type(params).__name__}.")
+    m = int(params) if isinstance(params, int | np.integer) and not isinstance(params, bool) else num_params(params)
     if m < 1:
         raise ValueError(f"the number of parameters must be positive, but it is {m}.")
     return h * m / 4
 
 
 def squared_gradient(loss: Loss, has_aux: bool = False) -> Loss:
-    r"""The squared norm of the gradient, $|\nabla E(\theta)|^2$: the one quantity that the rest is made of."""
+    r"""The squared norm of the gradient of `loss`, $|\nabla E(\theta)|^2$; with `has_aux` a pair (norm, aux)."""
     both = value_and_gradient(loss, has_aux)
 
-    def value(params: Params, *args: Any, **kwargs: Any) -> Any:
+    def value(params: Params, *args: object, **kwargs: object) -> LossValue:
         out, grads = both(params, *args, **kwargs)
         return (squared_norm(grads), out[1]) if has_aux else squared_norm(grads)
 
@@ -67,7 +69,7 @@ def regularizer(loss: Loss, has_aux: bool = False) -> Loss:
     """
     square = squared_gradient(loss, has_aux)
 
-    def value(params: Params, *args: Any, **kwargs: Any) -> Any:
+    def value(params: Params, *args: object, **kwargs: object) -> LossValue:
         m = num_params(params)
         if has_aux:
             norm2, aux = square(params, *args, **kwargs)
@@ -77,13 +79,13 @@ def regularizer(loss: Loss, has_aux: bool = False) -> Loss:
     return value
 
 
-def modified_loss(loss: Loss, h: Any, has_aux: bool = False) -> Loss:
+def modified_loss(loss: Loss, h: RealScalarLike, has_aux: bool = False) -> Loss:
     r"""The loss whose gradient flow gradient descent follows, up to a local error of order $h^3$.
 
     $$\tilde E(\theta) = E(\theta) + \lambda R_{IG}(\theta) = E(\theta) + \frac h4 |\nabla E(\theta)|^2$$
 
-    Explicit regularization $E + \mu |\nabla E|^2$ has the same form with $\mu = h/4$. Barrett & Dherin (2021),
-    Equation 2 and Theorem 3.1.
+    Explicit regularization $E + \mu |\nabla E|^2$ has the same form with $\mu = h/4$. With `has_aux` the result is a
+    pair (modified loss, aux). Barrett & Dherin (2021), Equation 2 and Theorem 3.1.
 
     >>> import jax.numpy as jnp
     >>> float(modified_loss(lambda x: x**2, h=0.5)(jnp.array(1.0)))  # 1 + 0.5 / 4 * 2**2
@@ -92,7 +94,7 @@ def modified_loss(loss: Loss, h: Any, has_aux: bool = False) -> Loss:
     check_finite("h", h)
     both = value_and_gradient(loss, has_aux)
 
-    def value(params: Params, *args: Any, **kwargs: Any) -> Any:
+    def value(params: Params, *args: object, **kwargs: object) -> LossValue:
         out, grads = both(params, *args, **kwargs)
         energy = out[0] if has_aux else out
         norm2 = squared_norm(grads)

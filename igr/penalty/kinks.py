@@ -1,19 +1,24 @@
 """Where a gradient jumps: whether a loss has kinks, as with ReLU, found in the program of its gradient."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal
 
+from igr._jax import CONCRETE_VALUES, Equation, Jaxpr, Literal, Variable, known_primitives, programs
 from igr._typing import Loss, Params
-from igr.resolution import programs
+from igr.calculus import gradient
+from igr.penalty.shifts import shift_masks
 
 # What a value is as a function of the parameters (a square and what is signed never change their sign); a result is as
 # bad as the worst it is made of. Signs count because programs guard against what cannot be: the sum inside `logsumexp`
 # is compared with 0, and so is a variance.
 _ZERO, _CONSTANT, _SQUARE, _SIGNED, _CONTINUOUS, _JUMPING = range(6)
+
+# A positive constant up to this one guards against a division by zero, and is taken for zero.
+_TINY = 1e-4
 
 _STEPS = {"sign", "floor", "ceil", "round", "rem", "select_and_scatter_add"}
 # The pivots of a decomposition cancel in what is solved with it, and so do the two parts that bits are split into.
@@ -23,11 +28,11 @@ _NONNEGATIVE = {"exp", "logistic", "sqrt"}
 # Constant factors are taken for weights of one sign.
 _KEEP_SIGN = {"mul", "div", "reduce_sum", "select_n", "sign"}
 _KEEP_SIGN |= {"broadcast_in_dim", "reshape", "squeeze", "transpose", "convert_element_type"}
-# Functions of JAX that choose by a comparison between two sides whose derivatives meet.
-_MEETING = {"elu", "celu", "selu", "sparse_plus", "sinc"}
+# Functions of JAX that choose by a comparison between two sides whose derivatives meet. Those of `selu` do not.
+_MEETING = {"elu", "celu", "sparse_plus", "sinc"}
 
 
-def has_kinks(loss: Loss, params: Params) -> bool:
+def has_kinks(loss: Loss, params: Params, has_aux: bool = False) -> bool:
     r"""Whether the gradient of a loss jumps somewhere, found by tracing it.
 
     $$\nabla E(\theta + \epsilon v) - \nabla E(\theta) \not\to 0 \quad\text{as } \epsilon \to 0,
@@ -37,68 +42,104 @@ def has_kinks(loss: Loss, params: Params) -> bool:
     max-pooling's choice. The gradient jumps if a step reaches it. `max` and `abs` themselves are continuous: what
     counts is their derivative, so the maximum inside `log_softmax`, the rule of `softplus` and masks of data do not.
 
+    With `has_aux` the loss returns a pair, whose second part does not count.
+
     Only the program is known, not the function. A choice whose two sides meet (Huber's loss, a solver that stops at a
-    tolerance) counts as a kink, but for `elu` and its kin; a kernel from elsewhere counts as continuous.
+    tolerance) counts as a kink, but for `elu`, `celu` and `sinc`, and so does an operation that is not JAX's own (a
+    kernel, a callback): a radius that is longer than needed costs accuracy, one that is too short over a kink costs a
+    training. So does a loss that chooses in Python by the values of the parameters and cannot be traced.
 
     >>> import jax, jax.numpy as jnp
     >>> has_kinks(lambda x: jnp.sum(jax.nn.relu(x)), jnp.ones(3)), has_kinks(jax.nn.logsumexp, jnp.ones(3))
     (True, False)
     """
-    program = jax.make_jaxpr(jax.grad(loss))(params).jaxpr
-    return _JUMPING in _outputs(program, [_CONTINUOUS] * len(program.invars))
+    try:
+        return jumps(jax.make_jaxpr(gradient(loss, has_aux))(params).jaxpr)
+    except CONCRETE_VALUES:
+        return True
 
 
-def _outputs(program: Any, inputs: list[int]) -> list[int]:
+def jumps(program: Jaxpr) -> bool:
+    """Whether an output of a program jumps as its inputs vary."""
+    return _JUMPING in outputs(program, [_CONTINUOUS] * len(program.invars))
+
+
+Visit = Callable[[Any, list[bool]], None]
+
+
+def visit_varying(program: Jaxpr, visit: Visit) -> None:
+    """Call `visit(equation, which of its inputs vary)` for every operation on what varies with the inputs."""
+    outputs(program, [_CONTINUOUS] * len(program.invars), visit)
+
+
+def outputs(program: Jaxpr, inputs: list[int], visit: Visit | None = None) -> list[int]:
     """What the outputs of a program are, given what its inputs are."""
     known = dict(zip(program.invars, inputs, strict=True))
 
-    def kind(variable: Any) -> int:
+    def kind(variable: Variable) -> int:
         if isinstance(variable, Literal):
-            return _ZERO if np.ndim(variable.val) == 0 and variable.val == 0 else _CONSTANT
+            return _ZERO if np.ndim(variable.val) == 0 and 0 <= variable.val <= _TINY else _CONSTANT
         return known.get(variable, _CONSTANT)
 
+    masks = shift_masks(program)
     for equation in program.eqns:
-        known.update(zip(equation.outvars, _results(equation, [*map(kind, equation.invars)]), strict=True))
+        if id(equation) in masks:
+            known.update(dict.fromkeys(equation.outvars, _CONSTANT))
+            continue
+        kinds = [*map(kind, equation.invars)]
+        known.update(zip(equation.outvars, _results(equation, kinds, visit), strict=True))
     return [*map(kind, program.outvars)]
 
 
-def _results(equation: Any, inputs: list[int]) -> list[int]:
+def _results(equation: Equation, inputs: list[int], visit: Visit | None) -> list[int]:
     name, inner = equation.primitive.name, list(programs(equation))
-    if not inner:
+    if not inner or name not in known_primitives():
+        if visit is not None and max(inputs, default=_CONSTANT) > _CONSTANT:
+            visit(equation, [kind > _CONSTANT for kind in inputs])
         return [_result(equation, inputs, out) for out in equation.outvars]
     if name == "cond":
-        branches = [_outputs(program, inputs[1:]) for program in inner]
-        return [max(inputs[0], *outputs) for outputs in zip(*branches, strict=True)]
+        branches = [outputs(program, inputs[1:], visit) for program in inner]
+        return [max(inputs[0], *results) for results in zip(*branches, strict=True)]
     if name == "scan":
-        return _scanned(equation, inner[0], inputs)
+        return _scanned(equation, inner[0], inputs, visit)
     if len(inner) == 1 and len(inner[0].invars) == len(inputs):  # a call: jit, remat, shard_map, one with its own rule
-        outputs = _outputs(inner[0], inputs)
-        meets = equation.params.get("name") in _MEETING and _JUMPING not in inputs
-        return [min(kind, _CONTINUOUS) for kind in outputs] if meets else outputs
+        results = outputs(inner[0], inputs, visit)
+        meets = equation.params.get("name") in _MEETING and _JUMPING not in inputs and not _bent(equation)
+        return [min(kind, _CONTINUOUS) for kind in results] if meets else results
     worst = max(inputs, default=_CONSTANT)
     worst = worst if worst <= _CONSTANT else max(worst, _CONTINUOUS)  # what a loop carries on need not keep its sign
-    outputs = [kind for program in inner for kind in _outputs(program, [worst] * len(program.invars))]
-    return [max([worst, *outputs])] * len(equation.outvars)
+    results = [kind for program in inner for kind in outputs(program, [worst] * len(program.invars), visit)]
+    return [max([worst, *results])] * len(equation.outvars)
 
 
-def _scanned(equation: Any, body: Any, inputs: list[int]) -> list[int]:
+def _bent(equation: Equation) -> bool:
+    """Whether this is `elu(x, alpha)` with an alpha that is not known to be 1: its slopes at 0 are 1 and alpha."""
+    if equation.params.get("name") != "elu" or len(equation.invars) != 2:  # its derivative is given more than these
+        return False
+    alpha = equation.invars[1]
+    return not (isinstance(alpha, Literal) and np.ndim(alpha.val) == 0 and alpha.val == 1)
+
+
+def _scanned(equation: Equation, body: Jaxpr, inputs: list[int], visit: Visit | None) -> list[int]:
     # The carry has the same shape inside and outside; what is scanned over or stacked has one axis less inside.
-    def alike(outer: Any, inner: Any) -> int:
+    def alike(outer: list, inner: list) -> int:
         return sum(a.aval.ndim == b.aval.ndim for a, b in zip(outer, inner, strict=True))
 
     count, end = alike(equation.outvars, body.outvars), alike(equation.invars, body.invars)
     before = inputs[end - count : end]
-    outputs = _outputs(body, inputs)
-    carry = [*map(max, before, outputs[:count])]
+    results = outputs(body, inputs, visit)
+    carry = [*map(max, before, results[:count])]
     if carry == before:
-        return carry + outputs[count:]
-    return _scanned(equation, body, [*inputs[: end - count], *carry, *inputs[end:]])
+        return carry + results[count:]
+    return _scanned(equation, body, [*inputs[: end - count], *carry, *inputs[end:]], visit)
 
 
-def _result(equation: Any, inputs: list[int], out: Any) -> int:
+def _result(equation: Equation, inputs: list[int], out: Variable) -> int:
     """What one result of a single operation is."""
     name, worst = equation.primitive.name, max(inputs, default=_CONSTANT)
     if worst == _JUMPING or _is_step(equation, inputs, out):
+        return _JUMPING
+    if worst > _CONSTANT and name not in known_primitives() and _is_real(out):
         return _JUMPING
     if name in _KEEP_SIGN or (name == "max" and worst < _CONTINUOUS and _ZERO in inputs):
         return worst
@@ -112,7 +153,7 @@ def _result(equation: Any, inputs: list[int], out: Any) -> int:
     return _CONTINUOUS
 
 
-def _is_step(equation: Any, inputs: list[int], out: Any) -> bool:
+def _is_step(equation: Equation, inputs: list[int], out: Variable) -> bool:
     """Whether an operation takes values that vary continuously to one that does not."""
     name = equation.primitive.name
     varying = {v for v, kind in zip(equation.invars, inputs, strict=True) if kind > _CONSTANT and _is_real(v)}
@@ -124,5 +165,5 @@ def _is_step(equation: Any, inputs: list[int], out: Any) -> bool:
     return not (name in _ORDERS and one_sign and len(varying) == 1 and _CONSTANT not in inputs)
 
 
-def _is_real(variable: Any) -> bool:
+def _is_real(variable: Variable) -> bool:
     return jnp.issubdtype(getattr(variable.aval, "dtype", bool), jnp.inexact)

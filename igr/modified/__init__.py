@@ -1,0 +1,1 @@
+"""The modified equation: the field whose flow passes through the steps of an optimizer."""

@@ -1,0 +1,1 @@
+"""The regularizer and the regime in anyone's training loop: a transformation, its readings, and sinks."""

@@ -1,0 +1,1 @@
+"""Is this learning rate inside the theory? Curvature, term sizes, stability limits and a verdict."""
