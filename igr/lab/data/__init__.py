@@ -1,0 +1,1 @@
+"""The data sets and where they come from."""

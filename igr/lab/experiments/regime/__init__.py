@@ -1,0 +1,1 @@
+"""The regime of the learning rate along the training of small networks."""

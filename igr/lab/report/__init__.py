@@ -1,0 +1,1 @@
+"""Figures, findings and one page, made from stored runs."""

@@ -1,0 +1,1 @@
+"""Stacks of networks, trained and measured together."""
