@@ -18,6 +18,15 @@ def relative(a, b):
     return float(np.linalg.norm(flat_a - flat_b) / np.linalg.norm(flat_b))
 
 
+def compilations(function):
+    """How many programs a call compiles."""
+    import jax._src.test_util as internals
+
+    with internals.count_jit_compilation_cache_miss() as count:
+        jax.block_until_ready(function())
+    return count()
+
+
 def assert_order(error, hs, expected, within=0.1):
     """The error falls like h to the expected power, judged at the two smallest steps."""
     observed = igr.observed_order(error, hs)[-1]

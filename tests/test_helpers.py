@@ -1,8 +1,9 @@
 """A helper that cannot fail proves nothing: each one here meets a pair that must fail."""
 
+import jax
 import jax.numpy as jnp
 import pytest
-from helpers import assert_order, lie_terms, paper_terms, relative, step_error
+from helpers import assert_order, compilations, lie_terms, paper_terms, relative, step_error
 from problems import GENERIC_START, GENERIC_TERMS, generic
 
 import igr
@@ -16,6 +17,12 @@ def test_relative_sees_a_difference_and_a_nan():
         relative({"x": jnp.array([jnp.nan, 4.0])}, a)
     with pytest.raises(AssertionError):
         relative({"y": a["x"]}, a)
+
+
+def test_compilations_are_counted():
+    x, double = jnp.array(1.0), jax.jit(lambda x: 2 * x)
+    assert [compilations(lambda: double(x)) for _ in range(2)] == [1, 0]
+    assert compilations(lambda: jax.lax.cond(x > 0, lambda: x, lambda: -x)) > 0
 
 
 def test_assert_order_refuses_the_wrong_order():

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import igr
 
@@ -15,7 +16,7 @@ def case(getkey):
 
 
 def jacobian(model, params, x):
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
+    flat, unravel = ravel_pytree(params)
     return jax.jacrev(lambda p: model(unravel(p), x).ravel())(flat)
 
 
