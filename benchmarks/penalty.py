@@ -18,7 +18,9 @@ import optax.contrib
 from timing import hardware, interleaved, markdown, median, spread
 
 import igr
-from igr.lab.models import Model, mlp, resnet18
+from igr.lab.models.mlp import mlp
+from igr.lab.models.model import Model
+from igr.lab.models.resnet18 import resnet18
 
 MU, RATE = 0.05, 1e-3
 
@@ -139,7 +141,7 @@ def torch_rows(name, shape, batch, width, full, rounds):
         net = torch.nn.Sequential(*layers[:-1])
     else:
         try:
-            import torchvision
+            import torchvision  # pyright: ignore[reportMissingImports]
         except ImportError:
             return []
         net = torchvision.models.resnet18(num_classes=10)

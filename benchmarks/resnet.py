@@ -4,7 +4,7 @@
     python benchmarks/resnet.py --small              a narrow net and few images, to try it on any machine
     python benchmarks/resnet.py --only plain --only forward --no-torch
 
-A program is one epoch of `igr.lab.train.Engine` on random images of CIFAR-10's shape that live on the device: the
+A program is one epoch of `igr.lab.training.engine.Engine` on random images of CIFAR-10's shape, on the device: the
 permutation, the gather of each batch, the conversion of its bytes and the update are in the time. Each case takes turns
 with the plain step, so that its ratio is of one run; the first call, with the compilation, is a column of its own.
 The share of the peak counts what XLA's cost analysis counts of one gradient, which leaves out products with padding.
@@ -24,9 +24,10 @@ import numpy as np
 from timing import hardware, interleaved, markdown, median, spread
 
 import igr
-from igr.lab.measure import Meter
-from igr.lab.models import Model, resnet18
-from igr.lab.train import Engine, Images, batch_loss
+from igr.lab.models.model import Model
+from igr.lab.models.resnet18 import resnet18
+from igr.lab.training.engine import Engine, Images, batch_loss
+from igr.lab.training.meter import Meter
 
 MU, RATE, RADIUS = 0.05, 1e-3, 1e-2
 SHAPE, CLASSES = (32, 32, 3), 10
@@ -64,8 +65,9 @@ def igr_case(options, method="", replicas=1, compute="bfloat16", stem="3x3", **e
         model, on_device(options.images, 0), options.batch, method or None, replicas=replicas, **engine_settings
     )
     seeds, steps = list(range(replicas)), engine.steps_per_epoch
-    rates = engine.rates([RATE] * replicas, [MU if method else 0.0] * replicas)
-    held = {"stack": engine.init(seeds), "at": 0}
+    strength = [MU] * replicas if method else []
+    rates = engine.rates([RATE] * replicas, *([], strength) if method == "sam" else (strength,))
+    held = {"stack": engine.init(seeds, rates), "at": 0}
 
     def run():
         held["stack"] = engine.advance(held["stack"], rates, seeds, held["at"], held["at"] + steps)
@@ -120,7 +122,8 @@ def torch_case(options, penalty="", compiled=False, steps=None):
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(0)
-    net = torch_resnet18(torch, options.width).to(device, memory_format=torch.channels_last)
+    net = torch_resnet18(torch, options.width).to(device)
+    net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     weights = list(net.parameters())
     optimizer = torch.optim.SGD(weights, lr=RATE, fused=device == "cuda")
     x, y = (torch.as_tensor(v, device=device) for v in images(options.images, 0))
@@ -144,10 +147,10 @@ def torch_case(options, penalty="", compiled=False, steps=None):
             with torch.no_grad():
                 length = RADIUS / torch.stack(torch._foreach_norm(grads)).norm()
                 shift = torch._foreach_mul(grads, length)
-                torch._foreach_add_(weights, shift)
+                torch._foreach_add_([*weights], shift)
             moved = torch.autograd.grad(loss(index), weights)
             with torch.no_grad():
-                torch._foreach_sub_(weights, shift)
+                torch._foreach_sub_([*weights], shift)
                 change = torch._foreach_mul(torch._foreach_sub(moved, grads), 2 * MU / length)
                 grads = torch._foreach_add(grads, change)
         return grads

@@ -21,8 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from igr.lab.models import mlp
-from igr.lab.train import Engine, Images
+from igr.lab.models.mlp import mlp
+from igr.lab.training.engine import Engine, Images
+from igr.lab.training.optimizers import OPTIMIZERS
 
 IMAGES = 60_000
 
@@ -56,8 +57,8 @@ def igr_case(args, replicas, **settings):
         **settings,
     )
     seeds = [i // 7 for i in range(replicas)]
-    held = {"stack": engine.init(seeds), "at": 0}
-    chosen = engine.rates(rates(replicas), [0.0] * replicas)
+    chosen = engine.rates(rates(replicas))
+    held = {"stack": engine.init(seeds, chosen), "at": 0}
     steps = min(args.steps, engine.steps_per_epoch)
 
     def run():
@@ -158,6 +159,8 @@ def cases(args):
             yield f"igr, {n} stacked, unroll {unroll}", lambda u=unroll: igr_case(args, n, unroll=u)
         for precision in ("highest", "bfloat16"):
             yield f"igr, {n} stacked, {precision}", lambda p=precision: igr_case(args, n, precision=p)
+        for name in ("momentum", "adam", "muon"):
+            yield f"igr, {n} stacked, {name}", lambda o=OPTIMIZERS[name]: igr_case(args, n, optimizer=o)
         return
     try:
         import torch

@@ -1,0 +1,78 @@
+"""A CNN with max-pooling under AdamW (Equinox's MNIST example, on digits): test accuracy by penalty and method.
+
+    python benchmarks/pooling.py --seeds 5 --json FILE     300 steps each; a GPU or patience
+    python benchmarks/pooling.py --radius 0.05             the differences at another radius than the default
+
+The exact penalty does not see kinks and the differences do, so this is where they part. All seeds train side by side.
+"""
+
+import argparse
+import json
+
+import jax
+import jax.numpy as jnp
+import optax
+from networks import KEYS, cnn, cross_entropy, digits_data
+from timing import hardware, markdown
+
+import igr
+
+CASES = [(0.0, "exact"), *((mu, m) for mu in (0.01, 0.03, 0.1) for m in ("exact", "forward", "central"))]
+
+
+def train(mu, method, starts, apply, images, labels, steps, radius=None):
+    """The test accuracy of each start after so many steps of AdamW on batches of 64."""
+    optimizer = optax.adamw(3e-4)
+
+    def loss(params, x, y):
+        return cross_entropy(apply(params, x), y)
+
+    def step(params, state, key):
+        rows = jax.random.randint(key, (64,), 0, 1437)
+        value, grads = igr.value_and_grad(loss, mu, method, radius=radius)(params, images[rows], labels[rows])
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state, value
+
+    params, state = starts, jax.vmap(optimizer.init)(starts)
+    advance = jax.jit(jax.vmap(step))
+    count = jax.tree.leaves(starts)[0].shape[0]
+    for i in range(steps):
+        keys = jax.vmap(lambda seed, i=i: jax.random.fold_in(jax.random.key(seed), i))(jnp.arange(count))
+        params, state, _ = advance(params, state, keys)
+    right = jax.jit(jax.vmap(lambda p: jnp.mean(jnp.argmax(apply(p, images[1437:]), -1) == labels[1437:])))
+    return right(params).tolist()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--radius", type=float, help="of the differences, instead of the default")
+    parser.add_argument("--json", metavar="FILE", help="write the rows there too")
+    options = parser.parse_args()
+    images, labels = digits_data()
+    nets = [cnn() for _ in range(options.seeds)]
+    shapes, apply = nets[0]
+
+    def as_equinox(x):
+        """Uniform within one over the root of the fan-in, as Equinox draws weights and biases."""
+        fan_in = max(1, x.size // x.shape[-1])
+        return jax.random.uniform(next(KEYS), x.shape, x.dtype, -(fan_in**-0.5), fan_in**-0.5)
+
+    starts = [jax.tree.map(as_equinox, shapes) for _ in nets]
+    starts = jax.tree.map(lambda *x: jnp.stack(x), *starts)
+    rows = []
+    for mu, method in CASES:
+        accuracy = train(mu, method, starts, apply, images, labels, options.steps, options.radius)
+        rows.append({"mu": mu, "method": method, "accuracy": accuracy, "mean": sum(accuracy) / len(accuracy)})
+        print(mu, method if mu else "plain", f"{rows[-1]['mean']:.3f}", flush=True)
+    print(f"\n{hardware()}; {options.seeds} seeds, {options.steps} steps\n")
+    cells = [[str(r["mu"]), r["method"] if r["mu"] else "plain", f"{r['mean']:.3f}"] for r in rows]
+    print(markdown(["mu", "method", "test accuracy"], cells))
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({"hardware": hardware(), "steps": options.steps, "rows": rows}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
