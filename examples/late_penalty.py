@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 import igr
-from igr.lab.data import load
-from igr.lab.gradients import cross_entropy
+from igr.lab.data.registry import load
+from igr.lab.training.gradients import cross_entropy
 
 jax.config.update("jax_enable_x64", True)
 
