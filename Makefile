@@ -9,9 +9,11 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 SCALE  ?= quick
 # Two workers compile in parallel; more only compete for the two cores CI has.
 WORKERS ?= 2
+# Tests to run instead of all of them: make test TESTS=tests/penalty
+TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test reproduce docs bench clean
+.PHONY: help setup check test torture reproduce docs bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -33,16 +35,20 @@ $(READY): $(LAB)
 check: $(READY)  ## formatter, linter and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	$(BIN)/basedpyright --pythonpath $(BIN)/python $$($(BIN)/python tests/typed.py)
 
 test: check  ## check, then tests, doctests and the README's code
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
+
+torture: $(READY)  ## kill, fill, flip and forge what the laboratory stores; a quarter of an hour or more, fixed seed
+	PYTHONPATH=.:tests:tests/lab/data $(BIN)/python -m torture
+	PYTHONPATH=.:tests $(BIN)/python tests/torture/cluster.py
 
 reproduce: $(LAB)  ## run the laboratory at quick scale (or SCALE=paper) and say where the report is
 	$(BIN)/igr reproduce --scale $(SCALE)
 
-docs: $(READY)  ## build the documentation site into site/, without a network
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+docs: $(READY)  ## build the documentation site into site/, without a network; runs the tutorials the first time
+	@$(BIN)/python -m sphinx -W --keep-going -q -j 2 docs site
 	@echo "site/index.html"
 
 bench: $(READY)  ## cost of the penalty and of the modified equation, as ratios
@@ -50,4 +56,4 @@ bench: $(READY)  ## cost of the penalty and of the modified equation, as ratios
 	$(BIN)/python benchmarks/orders.py
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) site dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) site dist .cache/docs .pytest_cache .ruff_cache
