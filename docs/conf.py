@@ -33,7 +33,7 @@ copyright = author
 release = version = igr.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design", "sphinx_copybutton"]
-extensions += ["mathematics", "docstrings", "pages"]  # ours, in docs/extensions
+extensions += ["mathematics", "docstrings", "pages", "notebooks"]  # ours, in docs/extensions
 exclude_patterns = ["extensions", "static"]
 
 # A missing page, anchor, name or formula fails the build. A reference into another library is written as code.

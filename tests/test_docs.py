@@ -1,7 +1,5 @@
 """The documentation site: it builds strictly, says what it should, and needs no network to be read."""
 
-import ast
-import contextlib
 import functools
 import html.parser
 import importlib
@@ -171,67 +169,6 @@ def test_the_api_has_every_public_name_with_its_parameters(site):
     assert everything.count('class="field-list') > 50
     undescribed = re.findall(r"<strong>(\w+)</strong> \(<code[^>]*>(?:(?!</p>).)*</code>\)(?: – )?</p>", everything)
     assert undescribed == [], "say what the parameter is in the docstring, or in docs/extensions/parameters.py"
-
-
-def entries():
-    """What the API has an entry for, by the name in its page."""
-    for page in (ROOT / "docs" / "api").glob("*.md"):
-        for name in re.findall(r"^\.\. auto\w+:: (\S+)", page.read_text(), re.MULTILINE):
-            module, _, last = name.rpartition(".")
-            with contextlib.suppress(ImportError):  # an extra that is not installed
-                yield name, getattr(importlib.import_module(module), last)
-
-
-def defined():
-    """The functions and classes that the first floor's modules define."""
-    for path in (ROOT / "igr").rglob("*.py"):
-        if "lab" not in path.relative_to(ROOT / "igr").parts:
-            nodes = ast.parse(path.read_text()).body
-            yield from (node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef))
-
-
-def test_every_name_that_a_docstring_mentions_is_in_the_api():
-    """Names of parameters and of attributes may be those of functions elsewhere."""
-    known, missing = dict(entries()), []
-    assert len(known) > 60
-    ours = set(defined()) - {name.rpartition(".")[2] for name in known}
-    ours -= {name for thing in known.values() if inspect.isclass(thing) for name in dir(thing)}
-    assert "full_batch" not in ours
-    for name, thing in known.items():
-        for mentioned in re.findall(r"`([A-Za-z][\w.]*)[(`]", inspect.getdoc(thing) or ""):
-            if mentioned.rpartition(".")[2] in ours - set(inspect.signature(thing).parameters):
-                missing.append((name, mentioned))
-    assert missing == []
-
-
-def sentences():
-    """All texts in the source, with something else in place of what is filled in."""
-    for path in (ROOT / "igr").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.JoinedStr):
-                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
-
-
-def test_the_fields_of_a_record_have_meanings_of_their_own():
-    """A field of what is returned is no parameter, although it may have the name of one."""
-    spec = importlib.util.spec_from_file_location("parameters", ROOT / "docs" / "extensions" / "parameters.py")
-    parameters = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(parameters)
-    records = {thing.__name__: thing for _, thing in entries() if hasattr(thing, "_fields")}
-    assert len(records) >= 9
-    for name, thing in records.items():
-        assert set(thing._fields) == set(parameters.FIELDS[name]), name
-
-
-def test_the_messages_that_the_faq_explains_are_those_of_the_code():
-    text = (ROOT / "docs" / "faq.md").read_text()
-    ours = text[text.index("## Messages of the library") : text.index("## Messages of JAX")]
-    messages = re.findall(r"^### `(.+)`$", ours, re.MULTILINE)
-    known = list(sentences())
-    assert len(messages) > 15
-    assert [message for message in messages if not any(message in each for each in known)] == []
 
 
 @pytest.fixture(scope="module")
