@@ -40,9 +40,9 @@ def gradients(loss) -> dict:
         (value, _), grads = jax.value_and_grad(loss, has_aux=True)(params, *args)
         return grads, value
 
-    def ours(method):
+    def ours(method, **options):
         def gradient(params, *args):
-            (value, _), grads = igr.value_and_grad(loss, MU, method, has_aux=True)(params, *args)
+            (value, _), grads = igr.value_and_grad(loss, MU, method, has_aux=True, **options)(params, *args)
             return grads, value
 
         return gradient
@@ -63,6 +63,7 @@ def gradients(loss) -> dict:
         "plain gradient": plain,
         "plain, also R_IG": with_norm,
         "igr forward": ours("forward"),
+        "igr forward, kinks held": ours("forward", kinks="hold"),
         "igr exact": ours("exact"),
         "igr central": ours("central"),
         "reverse over reverse": reverse_over_reverse,

@@ -2,12 +2,14 @@
 
     python benchmarks/radius.py --json FILE          small networks on this machine, about half an hour on one core
     python benchmarks/radius.py --full --json FILE   larger ones (one GPU)
+    python benchmarks/radius.py --hold --json FILE   differences that hold the kinks, on the networks that have some
 
 For each network, precision and time: the default of the forward difference, its error against the exact Hg of the same
 program, the best radius of a grid and the error there. "Shortened" is a candidate that was not taken (docs/log.md):
-with kinks the default times 2E/|g|, between 0.1 and 1. Errors are medians over three batches; with kinks they are root
-mean squares over eight, because few batches meet a kink over a short way and those decide. With kinks the exact Hg does
-not see them. TF32 is emulated (`tf32.py`) unless this is a GPU, whose float32 products it is by default.
+with kinks the default times 2E/|g|, between 0.1 and 1. Errors are medians over three batches; where kinks are crossed
+they are root mean squares over eight, because few batches meet a kink over a short way and those decide. The exact Hg
+does not see kinks, and with --hold neither do the differences. TF32 is emulated (`tf32.py`) unless this is a GPU, whose
+float32 products it is by default.
 """
 
 import argparse
@@ -47,12 +49,12 @@ def traced(loss, precision, params, *batch):
     return program, leaves
 
 
-def rows_of(name, params, apply, batch, precision, times, batches):
+def rows_of(name, params, apply, batch, precision, times, batches, hold=False):
     loss = loss_of(apply, PRECISIONS[precision])
     optimizer = optax.adam(1e-3)
     state = optimizer.init(params)
     trace = partial(traced, loss, precision)
-    kinks = igr.has_kinks(lambda p: loss(p, *batch(0)), params)
+    kinks = igr.has_kinks(lambda p: loss(p, *batch(0)), params) and not hold
 
     def over(errors):  # of several batches
         return np.sqrt(np.mean(np.square(errors), axis=0)) if kinks else np.median(errors, axis=0)
@@ -71,7 +73,7 @@ def rows_of(name, params, apply, batch, precision, times, batches):
         energy = program.rest(program.run(program.consts, leaves)[0])[0]
         near = 2 * energy / jnp.sqrt(squared_norm(g))
         part = jnp.clip(near, 0.1, 1) if kinks else 1.0  # of a length of parameters of 1, as all of these have
-        default = {m: radius_of(program, leaves, m, Devices((), leaves)) for m in METHODS}
+        default = {m: radius_of(program, leaves, m, Devices((), leaves), hold) for m in METHODS}
         lengths = {("shortened", m): part * r for m, r in default.items()}
         lengths |= {("default", m): r for m, r in default.items()}
         return g, hg, [lengths[k] for k in LENGTHS], (jnp.sqrt(squared_norm(hg) / squared_norm(g)), near)
@@ -79,7 +81,7 @@ def rows_of(name, params, apply, batch, precision, times, batches):
     @jax.jit
     def errors(params, x, y, g, hg, radius):
         program, leaves = trace(params, x, y)
-        return errors_of(program, leaves, g, hg, radius)
+        return errors_of(program, leaves, g, hg, radius, hold=hold)
 
     done, value = 0, None
     for time in times:
@@ -128,6 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--quick", action="store_true", help="one batch and fewer steps")
+    parser.add_argument("--hold", action="store_true", help='kinks="hold", on networks that have kinks')
     parser.add_argument("--only", default="", metavar="TEXT", help="the networks whose name has this in it")
     parser.add_argument("--json", metavar="FILE", help="write the rows there too; rows that it has are kept")
     options = parser.parse_args()
@@ -141,7 +144,11 @@ def main() -> None:
         for precision in PRECISIONS:
             if options.only not in name or any((r["net"], r["precision"]) == (name, precision) for r in rows):
                 continue
-            for row in rows_of(name, params, apply, batch, precision, times, batches):
+            if options.hold and not igr.has_kinks(
+                lambda p, a=apply, b=batch: loss_of(a, jnp.float32)(p, *b(0)), params
+            ):
+                continue
+            for row in rows_of(name, params, apply, batch, precision, times, batches, options.hold):
                 rows.append(row)
                 print(*(row[k] for k in ("net", "precision", "steps", "method")), f"{row['ratio']:.2f}", flush=True)
             if file is not None:

@@ -191,6 +191,31 @@ def check_mapped():
     agree(whole((value, norm2, grads), mesh), wanted["forward"], ("shard_map", "fsdp"))
 
 
+def check_held():
+    """Choices between what varies, made once and kept: data on all devices, by the compiler and inside `shard_map`."""
+    params, x, y = problem()
+
+    def kinked(params, x, y):
+        hidden = jax.nn.relu(x @ params["w"] + params["b"])
+        return jnp.mean((jnp.max(hidden.reshape(len(x), 6, 4), -1) @ params["v"][:6] - y) ** 2)
+
+    def held(params, x, y, **options):
+        return igr.value_and_grad(kinked, MU, "central", kinks="hold", with_norm=True, **options)(params, x, y)
+
+    wanted = jax.tree.map(np.asarray, igr.value_and_grad(kinked, MU, with_norm=True)(params, x, y))
+    for kind in (AxisType.Auto, AxisType.Explicit):
+        mesh = jax.make_mesh((8,), ("data",), axis_types=(kind,))
+        with jax.set_mesh(mesh):
+            p = {name: put(leaf, mesh, P()) for name, leaf in params.items()}
+            a, b = put(x, mesh, P("data")), put(y, mesh, P("data"))
+            agree(whole(jax.jit(held)(p, a, b), mesh), wanted, (kind.name, "held"))
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    mapped = jax.shard_map(
+        lambda *args: held(*args, axis="data"), mesh=mesh, in_specs=(P(), P("data"), P("data")), out_specs=P()
+    )
+    agree(whole(jax.jit(mapped)(params, x, y), mesh), wanted, ("shard_map", "held"))
+
+
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_num_cpu_devices", 4 if len(sys.argv) > 1 else 8)
@@ -200,4 +225,5 @@ if __name__ == "__main__":
     else:
         check_sharded({AxisType.Auto: ("data", "fsdp", "both"), AxisType.Explicit: ("data", "fsdp", "both")})
         check_mapped()
+        check_held()
     print("done")

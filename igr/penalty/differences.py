@@ -33,8 +33,12 @@ def penalized(
     method: Method,
     radius: RealScalarLike | None,
     devices: Devices,
+    hold: bool = False,
 ) -> Penalized:
-    """The value, the penalized gradient and its norms; only what `mu` needs is computed where branches are cheap."""
+    """The value, the penalized gradient and its norms; only what `mu` needs is computed where branches are cheap.
+
+    `hold` makes the choices of the first pass in the others too.
+    """
 
     def straight(
         mu: RealScalarLike, radius: RealScalarLike | None, point: Point, consts: list, select: bool = False
@@ -85,19 +89,22 @@ def penalized(
         def gradient(p: Point, moving: bool = False) -> Point:
             return program.run(consts, p, moving)[1]
 
+        def elsewhere(p: Point) -> Point:
+            return program.held(consts, point, p) if hold else gradient(p)
+
         mu = jnp.asarray(mu).astype(norm2.dtype)
         if method == "exact":
             return 2 * mu, _derivative(program, gradient, point, g)
-        scale = jnp.asarray(radius) if radius is not None else radius_of(program, point, method, devices)
+        scale = jnp.asarray(radius) if radius is not None else radius_of(program, point, method, devices, hold)
         if radius is None and method == "forward":
             scale = scale * side(norm2).astype(scale.dtype)
         eps = scale.astype(norm2.dtype) / jnp.sqrt(jnp.where(norm2 > 0, norm2, jnp.ones_like(norm2)))
-        ahead = gradient(add_scaled(point, eps, g))
+        ahead = elsewhere(add_scaled(point, eps, g))
         if method == "forward":
             return 2 * mu / eps, jax.tree.map(jnp.subtract, ahead, g)
 
         def behind() -> Point:
-            return jax.tree.map(jnp.subtract, ahead, gradient(add_scaled(point, -eps, g)))
+            return jax.tree.map(jnp.subtract, ahead, elsewhere(add_scaled(point, -eps, g)))
 
         if not branch:
             return mu / eps, behind()

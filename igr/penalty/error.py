@@ -11,7 +11,7 @@ import numpy as np
 from igr._typing import Loss, Params, Scalar
 from igr.calculus import add_scaled, along, squared_norm
 from igr.penalty.parts import Devices
-from igr.penalty.program import Direct, Point, Program, of_loss
+from igr.penalty.program import Direct, Kinks, Point, Program, holds, of_loss
 from igr.penalty.radius import radius_of
 
 RADII = tuple(float(r) for r in 10.0 ** np.arange(-5, 0.01, 0.5))
@@ -37,15 +37,21 @@ class PenaltyError(NamedTuple):
 
 
 def penalty_error(
-    loss: Loss, params: Params, *args: object, has_aux: bool = False, radii: Sequence[float] = RADII, **kwargs: object
+    loss: Loss,
+    params: Params,
+    *args: object,
+    has_aux: bool = False,
+    radii: Sequence[float] = RADII,
+    kinks: Kinks | None = None,
+    **kwargs: object,
 ) -> PenaltyError:
     r"""The error of the penalty by differences against the exact one, at several radii and at the default.
 
     $$\frac{|(Hg)_\rho - Hg|}{|Hg|}$$
 
-    `loss(params, *args, **kwargs)` and `has_aux` as in `value_and_grad`; `radii` are the lengths to try. It costs an
-    exact penalty once and three gradients at each radius. With kinks the exact penalty does not see them, and the
-    error does not go to 0.
+    `loss(params, *args, **kwargs)`, `has_aux` and `kinks` as in `value_and_grad`; `radii` are the lengths to try. It
+    costs an exact penalty once and three gradients at each radius. The exact penalty does not see kinks: where
+    differences cross them, the error does not go to 0, and `kinks="hold"` says how much of it they are.
 
     >>> import jax.numpy as jnp
     >>> table = penalty_error(lambda x: jnp.sum(x**2), jnp.ones(3, jnp.float32), radii=[0.1])
@@ -55,8 +61,9 @@ def penalty_error(
     program, leaves = of_loss(loss, params, args, kwargs, has_aux)
     compiled: Callable = jax.jit if isinstance(program, Program) else lambda function: function
     g, hg = compiled(partial(exact_of, program))(leaves)
-    errors = compiled(partial(errors_of, program))
-    default = {m: float(radius_of(program, leaves, m, Devices((), leaves))) for m in ("forward", "central")}
+    hold = holds(program, kinks)
+    errors = compiled(partial(errors_of, program, hold=hold))
+    default = {m: float(radius_of(program, leaves, m, Devices((), leaves), hold)) for m in ("forward", "central")}
     rows = np.array([[float(e) for e in errors(leaves, g, hg, jnp.asarray(r))] for r in [*radii, *default.values()]])
     curvature = float(jnp.sqrt(squared_norm(hg) / squared_norm(g)))
     count = len(radii)
@@ -74,12 +81,17 @@ def exact_of(program: Program | Direct, point: Point) -> tuple[Point, Point]:
     return g, along(gradient, point, g, program.refusal, "penalty_error", advice)
 
 
-def errors_of(program: Program | Direct, point: Point, g: Point, hg: Point, radius: Scalar) -> tuple[Scalar, Scalar]:
+def errors_of(
+    program: Program | Direct, point: Point, g: Point, hg: Point, radius: Scalar, *, hold: bool = False
+) -> tuple[Scalar, Scalar]:
     """The relative errors of the forward and of the central difference at one radius, given the exact Hg."""
     norm = jnp.sqrt(squared_norm(g))
     eps = radius.astype(norm.dtype) / norm
-    ahead = program.run(program.consts, add_scaled(point, eps, g))[1]
-    behind = program.run(program.consts, add_scaled(point, -eps, g))[1]
+
+    def gradient(p: Point) -> Point:
+        return program.held(program.consts, point, p) if hold else program.run(program.consts, p)[1]
+
+    ahead, behind = gradient(add_scaled(point, eps, g)), gradient(add_scaled(point, -eps, g))
 
     def relative(difference: Point, over: Scalar) -> Scalar:
         off = jax.tree.map(lambda d, h: d.astype(eps.dtype) / over - h.astype(eps.dtype), difference, hg)

@@ -14,7 +14,7 @@ from igr._typing import Loss, LossValue, Params, RealScalarLike
 from igr.calculus import accumulation_dtype
 from igr.penalty.differences import Method, Penalized, penalized
 from igr.penalty.parts import Axis, Devices, over_microbatches
-from igr.penalty.program import Point, bound, traced
+from igr.penalty.program import Kinks, Point, bound, holds, traced
 
 Value = Literal["loss", "penalized"]
 Penalize = Literal["mean", "each"]
@@ -30,6 +30,7 @@ def value_and_grad(
     with_norm: bool = False,
     with_share: bool = False,
     radius: RealScalarLike | None = None,
+    kinks: Kinks | None = None,
     microbatches: SupportsIndex = 1,
     penalize: Penalize = "mean",
     axis: Axis = None,
@@ -52,8 +53,13 @@ def value_and_grad(
 
     `radius` is the length $\epsilon|g|$ of the perturbation, as SAM's rho; `default_radius` says how it is chosen from
     the precision and the kinks of the loss where it is None, and `penalty_error` how good that is. A large radius is a
-    different regularizer, not a bad approximation: state it with mu. A zero gradient gives a zero penalty. With kinks
-    (ReLU, max-pooling; see `has_kinks`) the differences include them, and `"exact"` does not see them.
+    different regularizer, not a bad approximation: state it with mu. A zero gradient gives a zero penalty.
+
+    `kinks` says what differences do where the gradient jumps (ReLU, max-pooling; see `has_kinks`). `"cross"` includes
+    the jumps that are met on the way, which `"exact"` does not see. `"hold"` makes every choice as it is made at the
+    parameters, so that the result is that of `"exact"` up to the errors above; it costs one forward pass more, a third
+    of a gradient, or none where the compiler finds that it is the first one again. None holds them where the loss
+    pools by maxima, since there a training with jumps has little to do with one without, and crosses them elsewhere.
 
     All three methods differentiate the gradient as it is computed. What the loss passes through
     `jax.lax.stop_gradient` is a constant in g and moves with the parameters in $Hg$; pass a target that is to stay
@@ -83,7 +89,8 @@ def value_and_grad(
     >>> float(value), float(grads)
     (2.0, 3.0)
     """
-    for name, given, known in (("method", method, Method), ("value", value, Value), ("penalize", penalize, Penalize)):
+    words = (("method", method, Method), ("value", value, Value), ("penalize", penalize, Penalize))
+    for name, given, known in (*words, ("kinks", "cross" if kinks is None else kinks, Kinks)):
         if given not in get_args(known):
             raise ValueError(f"unknown {name} {given!r}: choose one of {', '.join(get_args(known))}.")
     check_finite("mu", mu)
@@ -134,7 +141,8 @@ def value_and_grad(
                 norm2 = devices.norm2(g)
                 return rest, Penalized(None, norm2, g, jnp.zeros_like(norm2))
             program = traced(at, point)
-            done = penalized(program, point, mu, method, radius, devices)
+            hold = method != "exact" and holds(program, kinks)
+            done = penalized(program, point, mu, method, radius, devices, hold)
             return program.rest(done.rest), done
 
         def together() -> tuple[PyTree, Penalized]:

@@ -64,6 +64,17 @@ def jumps(program: Jaxpr) -> bool:
     return _JUMPING in outputs(program, [_CONTINUOUS] * len(program.invars))
 
 
+def pools(program: Jaxpr) -> bool:
+    """Whether a gradient passes through a largest value among several that vary, as in max-pooling."""
+    found = []
+
+    def visit(equation: Equation, varies: list[bool]) -> None:
+        found.append(equation.primitive.name == "select_and_scatter_add" and varies[1])
+
+    visit_varying(program, visit)
+    return any(found)
+
+
 Visit = Callable[[Any, list[bool]], None]
 
 

@@ -1,7 +1,7 @@
 """The program of a value and its gradient, traced once and run at as many points as a method needs."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 from jaxtyping import Array, PyTree
@@ -19,7 +19,10 @@ from igr._jax import (
     without_forward_mode,
 )
 from igr._typing import Params
+from igr.penalty.held import held
+from igr.penalty.kinks import jumps, pools
 
+Kinks = Literal["cross", "hold"]
 Point = list[Any]  # the leaves that are differentiated
 
 
@@ -48,6 +51,10 @@ class Program:
         closed = unstopped(self.closed) if moving else self.closed
         outs = jaxpr_as_fun(closed.replace(consts=consts))(*point)
         return outs[: -self.size], outs[-self.size :]
+
+    def held(self, consts: list, here: Point, there: Point) -> Point:
+        """The gradient `there`, with every choice made as it is `here`."""
+        return held(self.gradient(), consts, here, there)
 
     def rest(self, arrays: list) -> PyTree:
         """(energy, aux) again, from its arrays."""
@@ -87,6 +94,10 @@ class Direct:
         """What `at` gives; nothing is known about stopped gradients."""
         return self.at(point)
 
+    def held(self, consts: list, here: Point, there: Point) -> Point:
+        """The gradient `there`: nothing is known about choices either."""
+        return self.at(there)[1]
+
     def rest(self, rest: PyTree) -> PyTree:
         """(energy, aux), which `run` gave already."""
         return rest
@@ -108,6 +119,18 @@ def traced(at: Callable[[Point], PyTree], point: Point) -> Program | Direct:
         if not is_eager():
             raise
         return Direct(at)
+
+
+def holds(program: Program | Direct, kinks: Kinks | None) -> bool:
+    """Whether differences make the choices of the first pass in the others too."""
+    if kinks == "cross" or (kinks is None and isinstance(program, Direct)):
+        return False
+    if isinstance(program, Direct):
+        raise ValueError(
+            'kinks="hold" needs the program of the loss, and this loss chooses in Python by the values of its '
+            'parameters: use jnp.where or jax.lax.cond in it, or kinks="cross".'
+        )
+    return (pools if kinks is None else jumps)(program.gradient())
 
 
 def of_loss(loss: Callable, params: Params, args: tuple, kwargs: dict, has_aux: bool) -> tuple[Program | Direct, Point]:

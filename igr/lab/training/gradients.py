@@ -58,8 +58,9 @@ def value_and_grad(
             return loss(p, *args)[0] if has_aux else loss(p, *args)
 
         length = radius if radius or method == "exact" else stored_radius(energy, params, method)
-        # axis=(): where a stack is spread over devices, every network has its gradient on one of them
-        penalized = igr.value_and_grad(loss, mu, method, has_aux, radius=length, axis=())  # pyright: ignore
+        # Kinks are crossed, as in all stored runs. axis=(): where a stack is spread over devices, every network has its
+        # gradient on one of them.
+        penalized = igr.value_and_grad(loss, mu, method, has_aux, radius=length, kinks="cross", axis=())  # pyright: ignore
         return penalized(params, *args)
 
     return evaluate
