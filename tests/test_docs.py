@@ -4,6 +4,7 @@ import functools
 import html.parser
 import importlib
 import inspect
+import os
 import re
 import shutil
 import subprocess
@@ -38,7 +39,9 @@ def site(tmp_path_factory):
     folder = shared / "site"
     with FileLock(shared / "site.lock"):
         if not (folder / "objects.inv").exists():
-            done = subprocess.run([sys.executable, *COMMAND, str(folder)], capture_output=True, text=True, cwd=ROOT)
+            quick = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # tutorials compile more than they compute
+            words = [sys.executable, *COMMAND, str(folder)]
+            done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=quick)
             assert done.returncode == 0, done.stderr
             assert "WARNING: " not in done.stderr
     return folder

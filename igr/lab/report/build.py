@@ -30,7 +30,8 @@ def build(
 ) -> list[Chapter]:
     """Draw every figure of `store`, and write its findings and the page, with the runs of `beside` for comparison.
 
-    Without `again`, only figures whose runs or code have changed are drawn. `watch(what, share)` is called before each
+    Without `again`, only figures whose runs or code have changed are drawn, and so it is with those of `beside`, which
+    are seldom what is being worked on. `watch(what, share)` is called before each
     figure is drawn, with the share of all figures that come before it. Returns the chapters of both.
     """
     from igr.lab.report.html import page  # here, so that `igr run` needs no Jinja2
@@ -45,7 +46,7 @@ def build(
         def tell(stem: str, count: Iterator[int] = count) -> None:
             watch(f"drawing {stem}", min(1.0, next(count) / max(1, sum(sizes))))
 
-        chapters.append(chapter(each, name, True, store.root, source, again, tell))
+        chapters.append(chapter(each, name, True, store.root, source, again and source == OWN, tell))
     own, other = ([each for each in chapters if each.source == source] for source in (OWN, SHIPPED))
     write_atomically(store.root / "findings.json", _json(own))
     write_atomically(store.root / "findings.md", _markdown(own).encode())

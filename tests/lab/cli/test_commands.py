@@ -30,13 +30,14 @@ PAGES = [
 ]
 SMALLER = [  # the command, what is run instead, and why
     ("make reproduce", "make reproduce SCALE=smoke", "quick scale takes minutes"),
+    ("igr report --out results", "igr report --out out", "make reproduce has drawn the stored runs beside its own"),
     ("make docs", "make --dry-run docs", "test_docs builds the site with the same command, and runs the tutorials"),
-    ("make test", "make test WORKERS=0 TESTS=tests/test_helpers.py", "the whole suite would run itself in itself"),
+    ("make test", "make --dry-run test", "this test is a part of it, and CI runs nothing else"),
     (r"igr run (?!two-parameter )(\S+) --scale paper", r"igr run \1 --scale smoke", "paper scale takes a GPU and data"),
     (r"python benchmarks/penalty\.py", r"\g<0> --only MLP --rounds 1", "ResNet-18 in seven ways compiles for a minute"),
     (r"pip install (\S+)(?: optax)?", r"pip install --no-deps --no-build-isolation \1", "a test asks no registry"),
 ]
-LEFT_BEHIND = {"make reproduce": "out/index.html", "igr report": "results/index.html"}
+LEFT_BEHIND = {"make reproduce": "out/index.html", "igr report": "out/index.html"}
 STAND_INS = {"NAME": "two-parameter", "DATA": ".", "TEXT": "batch 32", "OUT": "out"}
 STAND_INS |= dict.fromkeys(("my_experiment.py", "my_sweep.py"), "two-parameter")  # files that the pages write
 
@@ -156,13 +157,12 @@ def test_every_command_of_the_readme_runs(copy, fresh):
         if done.returncode or not (copy / left).exists():
             wrong[command] = f"exit code {done.returncode}, {left}: {done.stdout[-500:]} {done.stderr[-2000:]}"
     assert wrong == {}
-    for folder in ("out", "results"):
-        page = copy / folder / "index.html"
-        assert page.stat().st_size < 4_000_000
-        with contextlib.suppress(pytest.skip.Exception), browsing.chromium() as browser:
-            printed = browser.new_page()
-            printed.goto(page.as_uri())
-            assert printed.pdf().count(b"/Type /Page\n") < 20
+    page = copy / "out" / "index.html"
+    assert page.stat().st_size < 4_000_000
+    with contextlib.suppress(pytest.skip.Exception), browsing.chromium() as browser:
+        printed = browser.new_page()
+        printed.goto(page.as_uri())
+        assert printed.pdf().count(b"/Type /Page\n") < 20
     program = "import igr.lab.explorer as explorer; print(explorer.__file__); print(explorer.page())"
     installed = [str(fresh / "bin" / "python"), "-c", program]
     where, page = subprocess.run(installed, cwd=fresh, capture_output=True, text=True, check=True).stdout.splitlines()
