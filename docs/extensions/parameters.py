@@ -21,6 +21,7 @@ MEANING = {
     "with_norm": "also return the squared norm of the gradient",
     "with_share": "also return the size of the penalty relative to the gradient",
     "radius": "the length of the finite difference, relative to the gradient; `None` chooses it",
+    "kinks": "whether a difference crosses kinks or holds all choices; `None` holds them with max-pooling",
     "radii": "the lengths of the difference that are tried",
     "microbatches": "the parts of the batch that are run one after the other",
     "penalize": "the gradient that is penalized: that of the mean loss, or that of each part",
