@@ -46,6 +46,17 @@ def assert_same(ours, theirs, other):
     assert largest > 1e-4, "the penalty has an effect to be seen"
 
 
+def fit(module, loader, folder, **options):
+    """Train for one epoch with Lightning, which leaves nothing behind and says nothing."""
+    import lightning.pytorch as pl
+
+    quiet = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary", "logger"), False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Lightning's advice on workers and loggers
+        trainer = pl.Trainer(max_epochs=1, accelerator="cpu", default_root_dir=folder, **quiet, **options)
+        trainer.fit(module, loader)
+
+
 @pytest.mark.parametrize("accumulated", [1, 2])
 def test_lightning(tmp_path, accumulated):
     pytest.importorskip("lightning", reason="no tests of the Lightning callback: lightning is not installed")
@@ -73,20 +84,7 @@ def test_lightning(tmp_path, accumulated):
 
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*data()), batch_size=4)
     module, callback = Module(), PenaltyCallback(MU, radius=RADIUS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Lightning's advice on workers and loggers
-        trainer = pl.Trainer(
-            max_epochs=1,
-            accumulate_grad_batches=accumulated,
-            callbacks=[callback],
-            accelerator="cpu",
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            default_root_dir=tmp_path,
-        )
-        trainer.fit(module, loader)
+    fit(module, loader, tmp_path, callbacks=[callback], accumulate_grad_batches=accumulated)
     model, losses = by_hand(MU, accumulated)
     assert_same(module.net, model, by_hand(0.0, accumulated)[0])
     assert module.logged == pytest.approx(losses, rel=1e-5), "the loss of the unperturbed pass is logged"
@@ -112,20 +110,8 @@ def test_lightning_with_an_optimizer_of_several_gradients_is_one_sentence(tmp_pa
             return torch.optim.LBFGS(self.parameters(), max_iter=3)
 
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*data()), batch_size=4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        trainer = pl.Trainer(
-            max_epochs=1,
-            callbacks=[PenaltyCallback(MU, radius=RADIUS)],
-            accelerator="cpu",
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            default_root_dir=tmp_path,
-        )
-        with pytest.raises(ValueError, match="only the first would be penalized"):
-            trainer.fit(Module(), loader)
+    with pytest.raises(ValueError, match="only the first would be penalized"):
+        fit(Module(), loader, tmp_path, callbacks=[PenaltyCallback(MU, radius=RADIUS)])
 
 
 def test_hugging_face(tmp_path):
