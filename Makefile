@@ -38,7 +38,7 @@ check: $(READY)  ## formatter, linter and types
 	$(BIN)/basedpyright --pythonpath $(BIN)/python $$($(BIN)/python tests/typed.py)
 
 test: check  ## check, then tests, doctests and the README's code
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(TESTS)
 
 torture: $(READY)  ## kill, fill, flip and forge what the laboratory stores; a quarter of an hour or more, fixed seed
 	PYTHONPATH=.:tests:tests/lab/data $(BIN)/python -m torture

@@ -45,3 +45,16 @@ def annotations(request):
     jaxtyping.config.update("jaxtyping_disable", "raises(" in code or "Traceback" in code)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+# Files with tests of a minute and more: first, so that no worker has one of them left at the end.
+LONG = ("test_docs", "cli/test_commands", "test_ray", "test_sharding", "test_examples", "cli/test_app", "test_euler")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """A file is for one worker: what its tests share, such as a report or compiled programs, is then made once."""
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0].removesuffix(".py")))
+    items.sort(key=lambda item: next((i for i, name in enumerate(LONG) if name in item.nodeid), len(LONG)))

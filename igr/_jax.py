@@ -67,6 +67,20 @@ def programs(equation: Equation) -> Iterator[Jaxpr]:
                 yield getattr(inner, "jaxpr", inner)
 
 
+def scan_parts(equation: Equation, body: Jaxpr) -> tuple[int, int]:
+    """(how many values a `scan` takes as they are, how many it carries on); the rest is scanned over, or stacked.
+
+    JAX names these numbers in another way with each release. What is carried has the same shape outside and inside;
+    what is scanned over or stacked has one axis less inside.
+    """
+
+    def alike(outer: list, inner: list) -> int:
+        return sum(a.aval.ndim == b.aval.ndim for a, b in zip(outer, inner, strict=True))
+
+    carried = alike(equation.outvars, body.outvars)
+    return alike(equation.invars, body.invars) - carried, carried
+
+
 def bind(equation: Equation, values: list) -> list:
     """Evaluate an `equation` at `values` other than those it was traced with."""
     params = equation.primitive.get_bind_params(equation.params)

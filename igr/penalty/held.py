@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from igr._jax import Equation, Jaxpr, Literal, Variable, bind, programs
+from igr._jax import Equation, Jaxpr, Literal, Variable, bind, programs, scan_parts
 
 # A value here and there; the same object where it does not vary with the parameters.
 Pair = tuple[Any, Any]
@@ -174,7 +174,8 @@ def _while(equation: Equation, pairs: list[Pair]) -> list[Pair]:
 
 
 def _scan(equation: Equation, pairs: list[Pair]) -> list[Pair]:
-    closed, count, carried = (equation.params[name] for name in ("jaxpr", "num_consts", "num_carry"))
+    closed = equation.params["jaxpr"]
+    count, carried = scan_parts(equation, closed.jaxpr)
     fixed, start, over = pairs[:count], pairs[count : count + carried], pairs[count + carried :]
 
     def body(carry: list, rows: list) -> tuple[list, list]:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from igr._jax import CONCRETE_VALUES, Equation, Jaxpr, Literal, Variable, known_primitives, programs
+from igr._jax import CONCRETE_VALUES, Equation, Jaxpr, Literal, Variable, known_primitives, programs, scan_parts
 from igr._typing import Loss, Params
 from igr.calculus import gradient
 from igr.penalty.shifts import shift_masks
@@ -132,17 +132,13 @@ def _bent(equation: Equation) -> bool:
 
 
 def _scanned(equation: Equation, body: Jaxpr, inputs: list[int], visit: Visit | None) -> list[int]:
-    # The carry has the same shape inside and outside; what is scanned over or stacked has one axis less inside.
-    def alike(outer: list, inner: list) -> int:
-        return sum(a.aval.ndim == b.aval.ndim for a, b in zip(outer, inner, strict=True))
-
-    count, end = alike(equation.outvars, body.outvars), alike(equation.invars, body.invars)
-    before = inputs[end - count : end]
+    start, count = scan_parts(equation, body)
+    before = inputs[start : start + count]
     results = outputs(body, inputs, visit)
     carry = [*map(max, before, results[:count])]
     if carry == before:
         return carry + results[count:]
-    return _scanned(equation, body, [*inputs[: end - count], *carry, *inputs[end:]], visit)
+    return _scanned(equation, body, [*inputs[:start], *carry, *inputs[start + count :]], visit)
 
 
 def _result(equation: Equation, inputs: list[int], out: Variable) -> int:
