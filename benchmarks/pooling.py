@@ -3,6 +3,7 @@
     python benchmarks/pooling.py --seeds 5 --json FILE     300 steps each; a GPU or patience
     python benchmarks/pooling.py --kinks cross             the differences see the kinks
     python benchmarks/pooling.py --kinks cross --radius R  and at another radius than the default
+    python benchmarks/pooling.py --cost --json FILE        time and memory of one gradient, by method and kinks
 
 The exact penalty does not see kinks. Differences do where they cross them, and this is where they part; by default they
 hold the kinks of a network with max-pooling. All seeds train side by side.
@@ -14,8 +15,8 @@ import json
 import jax
 import jax.numpy as jnp
 import optax
-from networks import KEYS, cnn, cross_entropy, digits_data
-from timing import hardware, markdown
+from networks import KEYS, cnn, cross_entropy, digits_data, resnet
+from timing import hardware, interleaved, markdown, median, spread
 
 import igr
 
@@ -45,6 +46,28 @@ def train(mu, method, starts, apply, images, labels, steps, **options):
     return right(params).tolist()
 
 
+def costs(rounds=9, batch=256):
+    """Rows of time and memory, as ratios to the plain gradient, of this CNN and of a ResNet with ReLU."""
+    images, labels = digits_data()
+    rows = []
+    for name, (params, apply) in {"CNN, max-pooling": cnn(), "ResNet, ReLU": resnet(jax.nn.relu, 8)}.items():
+
+        def loss(p, x, y, apply=apply):
+            return cross_entropy(apply(p, x), y)
+
+        steps = {"plain": jax.value_and_grad(loss), "exact": igr.value_and_grad(loss, 0.05)}
+        for kinks in ("cross", "hold"):
+            steps |= {f"{m}, {kinks}": igr.value_and_grad(loss, 0.05, m, kinks=kinks) for m in ("forward", "central")}
+        given = (params, images[:batch], labels[:batch])
+        programs = {key: jax.jit(step).lower(*given).compile() for key, step in steps.items()}
+        memory = {key: program.memory_analysis().temp_size_in_bytes for key, program in programs.items()}
+        seconds = interleaved({key: (lambda p=p, given=given: p(*given)) for key, p in programs.items()}, rounds)
+        for key, found in seconds.items():
+            row = {"net": name, "step": key, "ratio": median(found) / median(seconds["plain"]), "spread": spread(found)}
+            rows.append(row | {"memory": memory[key] / memory["plain"]})
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
@@ -52,7 +75,16 @@ def main() -> None:
     parser.add_argument("--kinks", choices=["hold", "cross"], help="of the differences, instead of the default")
     parser.add_argument("--radius", type=float, help="of the differences, instead of the default")
     parser.add_argument("--json", metavar="FILE", help="write the rows there too")
+    parser.add_argument("--cost", action="store_true", help="time and memory of one gradient instead")
     options = parser.parse_args()
+    if options.cost:
+        rows = costs()
+        cells = [[r["net"], r["step"], *(f"{r[k]:.2f}" for k in ("ratio", "spread", "memory"))] for r in rows]
+        print(f"{hardware()}\n\n" + markdown(["net", "step", "ratio", "spread", "memory"], cells))
+        if options.json:
+            with open(options.json, "w") as file:
+                json.dump({"hardware": hardware(), "rows": rows}, file, indent=1)
+        return
     images, labels = digits_data()
     nets = [cnn() for _ in range(options.seeds)]
     shapes, apply = nets[0]
