@@ -221,9 +221,9 @@ if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", 4 if len(sys.argv) > 1 else 8)
     if len(sys.argv) > 1:
         jax.distributed.initialize(f"127.0.0.1:{sys.argv[2]}", num_processes=2, process_id=int(sys.argv[1]))
-        check_sharded({AxisType.Auto: ("data", "both")})
+        check_sharded({AxisType.Auto: ("data", "fsdp", "both")})
     else:
-        check_sharded({AxisType.Auto: ("data", "fsdp", "both"), AxisType.Explicit: ("data", "both")})
+        check_sharded({AxisType.Auto: ("data", "fsdp", "both"), AxisType.Explicit: ("data", "fsdp", "both")})
         check_mapped()
         check_held()
     print("done")

@@ -28,7 +28,7 @@ def ended(process):
 def test_eight_devices_find_what_one_does_and_say_no_more_to_each_other():
     """Data, parameters or both sharded, on `Auto` and `Explicit` axes, and with `shard_map` outside or in the loss."""
     lines = ended(run())
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert "all-gather" not in lines[0], "replicated parameters are gathered by nobody"
 
 
@@ -40,7 +40,7 @@ def test_two_processes_find_what_one_does():
     both = [run(str(process), port, JAX_DISABLE_MOST_OPTIMIZATIONS="1") for process in range(2)]
     try:
         first, second = map(ended, both)
-        assert len(first) == 2
+        assert len(first) == 3
         assert first == second
     finally:
         for process in both:

@@ -1,6 +1,7 @@
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -100,6 +101,20 @@ def test_a_second_time_only_what_changed_is_drawn(stored, built, monkeypatch):
     (chapter,) = report.build(stored, again=False)
     assert chapter.record["seconds"] > 1e6
     assert "1e+06 s of computing" in (stored.root / "index.html").read_text()
+
+
+def test_figures_beside_ones_own_are_drawn_again_only_if_they_changed(stored, built, tmp_path, monkeypatch):
+    shutil.copytree(stored.root, tmp_path / "own")
+    own, beside = Store(tmp_path / "own"), stored
+    report.build(own, beside)
+    drawn, save = [], drawing.save
+    monkeypatch.setattr(drawing, "save", lambda figure, stem: drawn.append(stem.parent.name) or save(figure, stem))
+    report.build(own, beside)
+    assert set(drawn) == {"figures"}
+    count = len(drawn)
+    next((own.root / "figures" / "beside").glob("*.png")).unlink()
+    report.build(own, beside)
+    assert drawn.count("beside") == count
 
 
 def test_every_figure_has_a_caption_and_numbers(built):
