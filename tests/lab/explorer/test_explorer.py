@@ -6,34 +6,11 @@ import webbrowser
 
 import browser as browsing
 import pytest
+from explored import STILL, picture, settle
 from PIL import Image
 
 from igr.lab.cli import app as cli
 from igr.lab.explorer import page as explorer
-
-STILL = {"reduced_motion": "reduce"}  # the page does not play by itself
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browsing.chromium() as browser:
-        yield browser
-
-
-@pytest.fixture
-def page(chromium):
-    with browsing.opened(chromium, explorer(), **STILL) as page:
-        yield page
-
-
-def settle(page):
-    """The page draws in the next frame."""
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    return page.evaluate("({ ...igrExplorer, step: igrExplorer.step(), playing: igrExplorer.playing() })")
-
-
-def picture(page):
-    return page.evaluate("document.getElementById('picture').toDataURL()")
 
 
 def test_it_opens_playing_on_a_state_in_which_the_flows_part(chromium):
@@ -234,19 +211,6 @@ def test_a_path_of_sam_that_ends_before_the_minimum_says_why(chromium):
         assert "SAM" not in page.locator("#summary").inner_text()
 
 
-@pytest.mark.parametrize("width", [400, 1000, 1280])
-def test_a_long_count_of_steps_stays_in_its_column(chromium, width):
-    with browsing.opened(chromium, explorer(), "#loss=rosenbrock&opt=momentum", width=width, **STILL) as page:
-        settle(page)
-        assert len(page.locator("#count").inner_text()) > len("step 999 of 999")
-        wide = page.evaluate("""() => {
-            const count = document.createRange(), box = document.querySelector(".stage").getBoundingClientRect();
-            count.selectNodeContents(document.getElementById("count"));
-            return count.getBoundingClientRect().right - box.right;
-        }""")
-        assert wide < 1
-
-
 def test_every_quantity_has_a_chart(page):
     drawn = set()
     names = page.locator("#quantity option").evaluate_all("options => options.map((each) => each.value)")
@@ -281,86 +245,6 @@ def test_a_picture_and_an_animation_can_be_taken_away(page):
         film.seek(n)
         frames.append(film.convert("RGB").tobytes())
     assert frames[0] != frames[1]
-
-
-@pytest.mark.parametrize("width", [400, 1000, 1600])
-def test_it_reads_at_any_width_in_light_and_dark(chromium, width):
-    with browsing.opened(chromium, explorer(), width=width, color_scheme="light", **STILL) as page:
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            page.locator(f"html[data-scheme={scheme}]").wait_for()
-            assert not browsing.scrolls_sideways(page)
-            ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-            assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
-        assert browsing.unlabelled(page) == []
-        plane = page.locator("#plane").bounding_box()
-        assert plane["width"] == pytest.approx(1.25 * plane["height"], abs=2)
-        assert plane["width"] >= 360
-        box = page.locator("#strip").bounding_box()
-        assert box["y"] + box["height"] < 900, "the map is on the first screen"
-
-
-def test_it_follows_the_system_and_is_light_on_paper(chromium):
-    with browsing.opened(chromium, explorer(), color_scheme="dark", **STILL) as page:
-        settle(page)
-        dark = picture(page)
-        page.emulate_media(color_scheme="light")
-        page.locator("html[data-scheme=light]").wait_for()
-        light = picture(page)
-        assert light != dark
-        page.emulate_media(color_scheme="dark")
-        page.locator("html[data-scheme=dark]").wait_for()
-        assert picture(page) == dark
-        for event, wanted in (("beforeprint", light), ("afterprint", dark)):
-            page.evaluate("(name) => dispatchEvent(new Event(name))", event)
-            assert picture(page) == wanted
-
-
-def test_another_choice_while_it_plays_begins_no_second_film_beside_the_first(chromium):
-    """Each change of the optimizer begins the film anew; the count of steps is then drawn once in each frame."""
-    with browsing.opened(chromium, explorer()) as page:
-        for name in ("momentum", "sam", "gd"):
-            page.locator("#opt").select_option(name)
-        assert settle(page)["playing"]
-        drawn, frames = page.evaluate("""async () => {
-            await Strip.wholly();
-            let drawn = 0, frames = 0;
-            const own = Chart.move;
-            Chart.move = (n) => { drawn++; own(n); };
-            await new Promise((done) => {
-                const count = () => { ++frames < 20 ? requestAnimationFrame(count) : done(); };
-                requestAnimationFrame(count);
-            });
-            return [drawn, frames];
-        }""")
-        assert 0 < drawn <= frames + 1
-
-
-def test_a_frame_of_the_film_computes_no_path_and_builds_no_table(page):
-    """What keeps it at the screen's pace: all of that is done once, when the state changes."""
-    playing, changed, steps = page.evaluate("""async () => {
-        const count = {}, parts = [[Dynamics, "run"], [Chart, "draw"], [Numbers, "heads"], [Numbers, "words"]];
-        const began = parts.map(([part, name]) => part[name]);
-        parts.forEach(([part, name], i) => { part[name] = (...all) => {
-            count[name] = (count[name] ?? 0) + 1;
-            return began[i](...all);
-        }; });
-        await Strip.wholly();
-        for (const name of Object.keys(count)) delete count[name];
-        document.getElementById("first").click();
-        document.getElementById("play").click();
-        await new Promise((done) => setTimeout(done, 1200));
-        document.getElementById("play").click();
-        const steps = igrExplorer.step(), playing = { ...count };
-        const rate = document.getElementById("h-number");
-        rate.value = "0.03"; rate.dispatchEvent(new Event("input")); rate.dispatchEvent(new Event("change"));
-        await new Promise((done) => setTimeout(done, 300));
-        parts.forEach(([part, name], i) => { part[name] = began[i]; });
-        return [playing, count, steps];
-    }""")
-    assert steps > 0
-    assert playing == {}
-    assert set(changed) == {"run", "draw", "heads", "words"}
 
 
 def test_the_command_prints_the_path_and_opens_it(monkeypatch, capsys):
